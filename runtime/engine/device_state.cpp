@@ -118,9 +118,11 @@ Status DeviceState::allocate() {
     arenas_.push_back(std::move(arena));
   }
   page_store_.emplace(device_, *kv_, buffers_.staged_pages);
-  PUMICE_TRY(greedy_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kGreedy));
+  using Sampling = ops::Sampling;
+  const Sampling::Tuning tuning = Sampling::tuned(*pipelines_, program().n_vocab);
+  PUMICE_TRY(greedy_sampling_, Sampling::plan(*pipelines_, Sampling::Variant::kGreedy, tuning));
   if (!options_.greedy_only) {
-    PUMICE_TRY(full_sampling_, ops::Sampling::plan(*pipelines_, ops::Sampling::Variant::kFull));
+    PUMICE_TRY(full_sampling_, Sampling::plan(*pipelines_, Sampling::Variant::kFull, tuning));
     PUMICE_TRY(log_probs_op_, ops::LogProbs::plan(*pipelines_));
   }
   return {};
@@ -333,10 +335,16 @@ Result<DeviceState::Recording> DeviceState::record(uint32_t ring, const StepWork
 void DeviceState::record_sampling(uint32_t ring, const StepWork& step,
                                   vk::Recorder& recorder) const {
   const EngineBuffers::Ring& memory = buffers_.rings[ring];
-  const uint32_t n_rows = memory.args.n_logit_rows;
+  const uint64_t row_bytes = uint64_t{program().n_vocab} * 4;
+  uint32_t n_rows = memory.args.n_logit_rows;
   recorder.enter({"sampling"});
+  for (const uint32_t row : step.copied_rows) {
+    const vk::BufferRange& logits = decoder_->logits();
+    recorder.copy(logits.subrange(row * row_bytes, row_bytes),
+                  logits.subrange(n_rows++ * row_bytes, row_bytes));
+  }
   if (step.reads_logits) {
-    const uint64_t bytes = uint64_t{n_rows} * program().n_vocab * 4;
+    const uint64_t bytes = n_rows * row_bytes;
     recorder.copy(decoder_->logits().subrange(0, bytes), memory.logits_readback);
   }
   if (step.samples) {

@@ -143,6 +143,9 @@ class DeviceState {
     bool greedy_only = true;  ///< all rows that sample are
     bool log_probs = false;   ///< of some rows are wanted
     bool reads_logits = false;
+    /// Rows of logits that are sampled once more, each as the next row behind those of the forward
+    /// pass: norms of the last layer add to their rows in place, so that none is computed twice.
+    std::vector<uint32_t> copied_rows = {};
   };
   /// A step on the queue, in this order.
   struct Recording {

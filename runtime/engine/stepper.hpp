@@ -183,6 +183,7 @@ class Stepper {
   void write_chunk(PendingStep& step, size_t index, DeviceState::StepWork& work);
   void write_logit_row(PendingStep& step, size_t index, uint32_t i, uint32_t logit_row,
                        DeviceState::StepWork& work);
+  void write_choices(PendingStep& step, DeviceState::StepWork& work);
   Status queue(PendingStep& step, const DeviceState::StepWork& work);
   std::optional<DeviceState::Recording> replay_of(const Replays::Key& key);
   Result<DeviceState::Recording> record(PendingStep& step, const DeviceState::StepWork& work);

@@ -38,15 +38,33 @@ DeviceState::StepWork Stepper::write(PendingStep& step) {
   std::vector<ops::SequenceChunk> chunks;
   for (size_t i = 0; i < step.input.chunks.size(); ++i) {
     const StepChunk& chunk = step.input.plan.chunks[i];
-    if (!chunk.shares_row) {
-      chunks.push_back({chunk.slot, args.n_rows, chunk.n_tokens, chunk.first_position});
-      write_states(step.ring, chunk, step.input.chunks[i]);
+    if (chunk.shares_row) {
+      work.copied_rows.push_back(args.n_logit_rows - 1);
+      step.sampled_rows.push_back(0);  // not known yet
+      continue;
     }
+    chunks.push_back({chunk.slot, args.n_rows, chunk.n_tokens, chunk.first_position});
+    write_states(step.ring, chunk, step.input.chunks[i]);
     write_chunk(step, i, work);
   }
+  if (!work.copied_rows.empty()) write_choices(step, work);
   device_.decoder().write_attention(chunks, attention_options(options_), args);
   work.reads_logits = !step.logits_wanted.empty();
   return work;
+}
+
+/// Their rows of logits come behind those of the forward pass.
+void Stepper::write_choices(PendingStep& step, DeviceState::StepWork& work) {
+  uint32_t logit_row = device_.args(step.ring).n_logit_rows;
+  auto place = step.sampled_rows.begin();
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    const StepChunk& chunk = step.input.plan.chunks[i];
+    if (chunk.shares_row) {
+      *place = logit_row;
+      write_logit_row(step, i, 0, logit_row++, work);
+    }
+    place += chunk.n_samples;
+  }
 }
 
 /// Which pages its recurrences go on from and write.
@@ -68,8 +86,7 @@ void Stepper::write_chunk(PendingStep& step, size_t index, DeviceState::StepWork
     const uint32_t token = i < input.tokens.size()
                                ? input.tokens[i]
                                : ops::Embedding::kFromSampled | step.fed_from[index];
-    const uint32_t row =
-        chunk.shares_row ? args.n_rows - 1 : args.add_row(token, position, chunk.slot);
+    const uint32_t row = args.add_row(token, position, chunk.slot);
     const bool samples = i >= first_sampled;
     const bool is_scored = i < input.scored.size();
     const bool wanted = input.wants_logits(position);
@@ -77,6 +94,7 @@ void Stepper::write_chunk(PendingStep& step, size_t index, DeviceState::StepWork
     const uint32_t logit_row = args.add_logit_row(row);
     if (wanted) step.logits_wanted.push_back({index, position, logit_row});
     if (is_scored) step.scored.push_back({index, position, logit_row});
+    if (samples) step.sampled_rows.push_back(logit_row);
     write_logit_row(step, index, i, logit_row, work);
   }
   if (chunk.n_draft() > 0 && input.sampling.has_penalties) {
@@ -105,7 +123,6 @@ void Stepper::write_logit_row(PendingStep& step, size_t index, uint32_t i, uint3
     device_.set_no_sampling(step.ring, logit_row);
     return;
   }
-  step.sampled_rows.push_back(logit_row);
   device_.set_sampling(step.ring, logit_row, input.sampling,
                        input.output_index - (chunk.n_tokens - 1 - i), chunk.slot);
   work.samples = true;

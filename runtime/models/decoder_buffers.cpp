@@ -15,10 +15,10 @@ namespace {
 constexpr uint64_t kFloat = sizeof(float);
 
 /// Columns of the widest input of a product.
-uint64_t widest_input(const Lowered& lowered) {
-  uint64_t widest = 0;
+uint32_t widest_input(const Lowered& lowered) {
+  uint32_t widest = 0;
   for (const Dispatch& dispatch : lowered.dispatches) {
-    for (const uint32_t n : touched(dispatch.what).columns) widest = std::max<uint64_t>(widest, n);
+    for (const uint32_t n : touched(dispatch.what).columns) widest = std::max(widest, n);
   }
   return widest;
 }

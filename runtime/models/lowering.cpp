@@ -422,6 +422,7 @@ void Lowering::lower(const op::ExpertLinear& o) {
                           .n_experts = static_cast<uint32_t>(dims[2]),
                           .n_used = n_used,
                           .n_rows = static_cast<uint32_t>(dims[1]),
+                          .n_columns = static_cast<uint32_t>(dims[0]),
                           .row_each = width(o.x) != dims[0]},
        label);
 }

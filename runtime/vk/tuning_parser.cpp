@@ -20,6 +20,7 @@ enum class Kind { kWord, kSize };
 TuningFacts all_device_facts() {
   DevicePlan plan;
   plan.driver.version = {1};
+  plan.subgroup.max_workgroup_subgroups = 1;
   return device_facts(plan);
 }
 

@@ -53,6 +53,9 @@ TuningFacts device_facts(const DevicePlan& plan) {
   if (const auto& [major, minor, patch] = plan.driver.version; major + minor + patch > 0) {
     facts.set("driver_version", TuningSize{major, minor, patch});
   }
+  if (plan.subgroup.max_workgroup_subgroups != 0) {
+    facts.set("workgroup_subgroups", plan.subgroup.max_workgroup_subgroups);
+  }
   return facts.set("subgroup", plan.subgroup_size)
       .set("subgroup_min", plan.subgroup.min_size)
       .set("subgroup_max", plan.subgroup.max_size)

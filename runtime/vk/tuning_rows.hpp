@@ -61,7 +61,7 @@ class TuningFacts {
 
 /// Words: class ("gpu", "cpu"), driver (DriverFacts::name). Versions: driver_version. Sizes, those
 /// that say yes or no being 1 or 0: subgroup, subgroup_min, subgroup_max, matrix_subgroup,
-/// workgroup, shared_bytes, unified_memory, int8_dot, emulated_matrices.
+/// workgroup, workgroup_subgroups, shared_bytes, unified_memory, int8_dot, emulated_matrices.
 TuningFacts device_facts(const DevicePlan& plan);
 
 struct TuningCondition {

@@ -38,14 +38,25 @@ std::vector<std::byte> ordinary_blocks(const WeightType& type, std::mt19937& eng
 }
 
 /// The most that rounding both factors to halves may change their product: nearest or toward zero,
-/// subnormals kept or flushed.
-double half_product_error(double x, double w) {
+/// subnormals kept or flushed. Of a block of integers whose largest weight is `largest` (0: of none)
+/// scale and offset are rounded too: |scale * q| + |offset| is below three times that, since random
+/// blocks hold a q near 0 and one near the largest.
+double half_product_error(double x, double w, double largest) {
   constexpr double kUnit = 0x1p-10;
   constexpr double kSmallest = 0x1p-14;
   const auto error = [](double value) {
     return std::max(std::abs(value) * kUnit, std::abs(value) < kSmallest ? kSmallest : 0.0);
   };
-  return std::abs(w) * error(x) + std::abs(x) * error(w);
+  return std::abs(w) * error(x) + std::abs(x) * (error(w) + 3 * largest * kUnit);
+}
+
+/// Of the block that begins in column `first`.
+double largest_of_block(const float* weights, uint32_t k, uint32_t first) {
+  double largest = 0;
+  for (uint32_t at = first; at < std::min(first + 32, k); ++at) {
+    largest = std::max(largest, std::abs(double{weights[at]}));
+  }
+  return largest;
 }
 
 /// The most that quantising x to blocks of 8 bits changes its value in column `i`.
@@ -175,7 +186,7 @@ PaddedInput::PaddedInput(uint32_t n_rows, uint32_t n_cols)
 }
 
 LinearElement linear_element(const float* x, const float* weights, uint32_t k, Math math,
-                             std::span<const double> x_errors) {
+                             std::span<const double> x_errors, bool in_blocks) {
   // A sum of k products, each addition and product rounded once to 24 bits, in any order: the error
   // is below lambda * sqrt(k + 1) * 2^-24 * sum |x||w| with probability 1 - 2 exp(-lambda^2 / 2)
   // per operation (Higham and Mary, "A new approach to probabilistic rounding error analysis",
@@ -187,12 +198,14 @@ LinearElement linear_element(const float* x, const float* weights, uint32_t k, M
   double sum = 0;
   double magnitude = 0;
   double input_error_squares = 0;
+  double largest = 0;
   for (uint32_t i = 0; i < k; ++i) {
     const double product = double{x[i]} * weights[i];
     sum += product;
     magnitude += std::abs(product);
     double error = 0;
-    if (halves) error = half_product_error(x[i], weights[i]);
+    if (halves && in_blocks && i % 32 == 0) largest = largest_of_block(weights, k, i);
+    if (halves) error = half_product_error(x[i], weights[i], largest);
     if (math == Math::kI8) error = x_errors[i] * weights[i];
     input_error_squares += error * error;
   }
@@ -213,8 +226,8 @@ void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math m
     const float* x_row = &x.values[size_t{row} * x.stride];
     const std::vector<double> x_errors = linear_input_errors({x_row, x.k}, math);
     for (uint32_t n = 0; n < weights.n_rows; ++n) {
-      const LinearElement element =
-          linear_element(x_row, &weights.values[size_t{n} * x.k], x.k, math, x_errors);
+      const LinearElement element = linear_element(x_row, &weights.values[size_t{n} * x.k], x.k,
+                                                   math, x_errors, weights.type->has_integers());
       const size_t at = size_t{row} * stride + first_col + n;
       expected[at] = element.value;
       bound[at] = element.bound;

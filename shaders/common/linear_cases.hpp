@@ -78,9 +78,10 @@ struct LinearElement {
   double value = 0;
   double bound = 0;
 };
-/// `x_errors`: linear_input_errors of the row of x.
+/// `x_errors`: linear_input_errors of the row of x. `in_blocks`: the weights are integers with a scale
+/// for each block of 32 or less.
 LinearElement linear_element(const float* x, const float* weights, uint32_t k, Math math,
-                             std::span<const double> x_errors);
+                             std::span<const double> x_errors, bool in_blocks = false);
 /// What reading a row of x in `math` may change its elements by before they are multiplied.
 std::vector<double> linear_input_errors(std::span<const float> x, Math math);
 

@@ -15,7 +15,7 @@
 // A type is described once, in shaders/weights, from which reading blocks, bytes and elements is derived:
 //
 //   WEIGHT_FLOATS        defined where words hold kWordWeights floats, which weights_of_word gives; else
-//   WEIGHT_OFFSETS       defined where codes are not negative and have an offset
+//   WEIGHT_OFFSETS       defined where codes are not negative and have an offset: the middle one of them
 //   kHalfScales          each half of a block has a scale (and offset) of its own; else both are the same
 //   kSignedCodes         codes are signed bytes
 //   read_weight_header   what is decoded once a tile: t.header, t.scale
@@ -158,8 +158,10 @@ void read_weight_block(WeightTile t, uint block, out float w[32]) {
 
 #ifdef WEIGHT_OFFSETS
 const bool kOffsets = true;
+const uint kMiddleCode = WEIGHT_OFFSETS;
 #else
 const bool kOffsets = false;
+const uint kMiddleCode = 0;
 #endif
 
 /// Code `i` of a word of four.

@@ -66,6 +66,10 @@ Result<ExpertGemm> ExpertGemm::plan(vk::PipelineLibrary& pipelines,
     if (std::ranges::any_of(types, obstructs)) continue;
     ExpertGemm op;
     op.math_ = variant.math;
+    op.x_form_ = variant.x;
+    if (op.x_form_ != XForm::kFloats) {
+      PUMICE_TRY(op.quantize_x_, QuantizeX::plan(pipelines, op.x_form_));
+    }
     op.tuning_ = tuned(pipelines);
     op.most_workgroups_ = pipelines.device()->plan().max_workgroup_count[0];
     op.tiles_ = variant.tiles;
@@ -129,6 +133,26 @@ void ExpertGemm::record_groups(vk::Recorder& recorder, const vk::BufferRange& ro
 }
 
 void ExpertGemm::record(vk::Recorder& recorder, const Args& args) const {
+  if (!quantize_x_) return record_products(recorder, args);
+  const uint32_t n_cols = args.weights.n_cols;
+  const bool of_ranks = args.x_rank_stride != 0;
+  const uint32_t x_rows = of_ranks ? args.groups.n_pairs() : args.groups.rows;
+  PUMICE_CHECK(!of_ranks || args.x_stride == args.groups.n_used * args.x_rank_stride,
+               "rows of ranks lie one after the other");
+  quantize_x_->record(recorder, {.x = args.x,
+                                 .x_stride = of_ranks ? args.x_rank_stride : args.x_stride,
+                                 .rows = x_rows,
+                                 .k = n_cols,
+                                 .y = args.scratch});
+  const uint32_t stride = HalvedX::stride(n_cols);
+  Args halved = args;
+  halved.x = args.scratch.subrange(0, x_bytes(x_rows, n_cols));
+  halved.x_stride = of_ranks ? args.groups.n_used * stride : stride;
+  halved.x_rank_stride = of_ranks ? stride : 0;
+  record_products(recorder, halved);
+}
+
+void ExpertGemm::record_products(vk::Recorder& recorder, const Args& args) const {
   const WeightMatrix& weights = args.weights;
   const Groups& groups = args.groups;
   const auto of_type = pipelines_.find(weights.type);

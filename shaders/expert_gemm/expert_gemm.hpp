@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -75,12 +76,18 @@ class ExpertGemm {
     uint32_t x_stride = 0;
     uint32_t x_rank_stride = 0;
     const Groups& groups;
-    vk::BufferRange bias = {};  ///< float, one for each row of weights; may be empty
+    vk::BufferRange scratch = {};  ///< x_bytes() of the rows of x
+    vk::BufferRange bias = {};     ///< float, one for each row of weights; may be empty
     vk::BufferRange y;
     uint32_t y_stride = 0;
   };
 
-  /// One dispatch per part of the weights, or several where one would exceed the recorder's segment
+  /// What Args::scratch must hold for so many rows of x, which are pairs if there is one for each.
+  uint64_t x_bytes(uint64_t x_rows, uint32_t n_cols) const {
+    return x_form_bytes(x_form_, x_rows, n_cols);
+  }
+
+  /// One dispatch per part of the weights, after one that makes x what the kernel reads, or several where one would exceed the recorder's segment
   /// limit: of fewer tiles of pairs each, and where one is too much of fewer outputs. A pair's
   /// results are the same bits in any of them, whatever the other pairs are, as long as the tile's
   /// size (tile_rows) is the same.
@@ -94,8 +101,12 @@ class ExpertGemm {
 
  private:
   size_t choose_tile(const Groups& groups) const;
+  /// args.x is in the form that the kernel reads.
+  void record_products(vk::Recorder& recorder, const Args& args) const;
 
   Math math_ = Math::kF32;
+  XForm x_form_ = XForm::kFloats;
+  std::optional<QuantizeX> quantize_x_;  // to that form
   Tuning tuning_;
   uint32_t most_workgroups_ = 0;  // side by side in a dispatch
   std::vector<GemmTile> tiles_;

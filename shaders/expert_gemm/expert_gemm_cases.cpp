@@ -130,6 +130,10 @@ Result<PreparedOp> prepare_pairs(OpBed& bed, const WeightType& type, const PairS
   ExpertGemm::Groups groups{
       .rows = shape.rows, .n_used = shape.n_used, .n_experts = shape.n_experts};
   PUMICE_TRY(groups.range, bed.output(op.range_bytes(groups)));
+  vk::BufferRange scratch;
+  if (const uint64_t bytes = op.x_bytes(shape.x_of_ranks ? n_pairs : shape.rows, k); bytes > 0) {
+    PUMICE_TRY(scratch, bed.output(bytes));
+  }
   const uint32_t y_stride = shape.n + 3;
   const size_t y_floats = size_t{n_pairs - 1} * y_stride + shape.n;
   PUMICE_TRY(const vk::BufferRange y_range, bed.output(y_floats * 4));
@@ -143,8 +147,9 @@ Result<PreparedOp> prepare_pairs(OpBed& bed, const WeightType& type, const PairS
     const uint32_t x_row = shape.x_of_ranks ? pair : pair / shape.n_used;
     for (uint32_t row = 0; row < shape.n; ++row) {
       const size_t weight_row = size_t{taken[pair]} * shape.n + row;
-      const LinearElement element = linear_element(
-          &x.values[size_t{x_row} * x.stride], &weights.values[weight_row * k], k, tested.math, {});
+      const LinearElement element =
+          linear_element(&x.values[size_t{x_row} * x.stride], &weights.values[weight_row * k], k,
+                         tested.math, {}, type.has_integers());
       const double value = element.value + (shape.has_bias ? double{bias[weight_row]} : 0);
       y.reference[size_t{pair} * y_stride + row] = value;
       y.bound[size_t{pair} * y_stride + row] =
@@ -160,6 +165,7 @@ Result<PreparedOp> prepare_pairs(OpBed& bed, const WeightType& type, const PairS
                                      .x_stride = shape.x_of_ranks ? shape.n_used * stride : stride,
                                      .x_rank_stride = shape.x_of_ranks ? stride : 0,
                                      .groups = groups,
+                                     .scratch = scratch,
                                      .bias = shape.has_bias ? bias_range : vk::BufferRange{},
                                      .y = y_range,
                                      .y_stride = y_stride});

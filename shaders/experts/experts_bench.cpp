@@ -56,12 +56,17 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
     ExpertGemm::Groups groups{
         .rows = shape.rows, .n_used = shape.n_used, .n_experts = shape.n_experts};
     PUMICE_TRY(groups.range, bed.output(op.range_bytes(groups)));
+    vk::BufferRange scratch;
+    if (const uint64_t bytes = op.x_bytes(shape.rows, shape.k); bytes > 0) {
+      PUMICE_TRY(scratch, bed.output(bytes));
+    }
     record = [=](vk::Recorder& recorder) {
       op.record_groups(recorder, routes_range, groups);
       op.record(recorder, {.weights = matrix,
                            .x = x_range,
                            .x_stride = shape.k,
                            .groups = groups,
+                           .scratch = scratch,
                            .y = y_range,
                            .y_stride = shape.n});
     };
@@ -86,9 +91,9 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   for (const uint64_t at : y.elements) {
     const uint64_t route = at / shape.n;
     const uint64_t weight_row = routes[2 * route] * uint64_t{shape.n} + at % shape.n;
-    const LinearElement element =
-        linear_element(&x[route / shape.n_used * shape.k],
-                       &weights.values[weight_row % kDistinctRows * shape.k], shape.k, math, {});
+    const LinearElement element = linear_element(
+        &x[route / shape.n_used * shape.k], &weights.values[weight_row % kDistinctRows * shape.k],
+        shape.k, math, {}, type.has_integers());
     y.reference.push_back(element.value);
     y.bound.push_back(element.bound);
   }

@@ -93,7 +93,8 @@ void plan_attention(std::span<const SequenceChunk> chunks, const AttentionPlanOp
         plan.reduce_items.push_back({.row = item.first_row + row,
                                      .first_partial = plan.n_partials + row,
                                      .n_partials = n_splits,
-                                     .partial_stride = item.n_rows});
+                                     .partial_stride = item.n_rows,
+                                     .first_split = first_split});
       }
       plan.n_partials += n_splits * item.n_rows;
     }

@@ -36,6 +36,9 @@ struct AttentionReduceItem {
   uint32_t first_partial = 0;
   uint32_t n_partials = 0;
   uint32_t partial_stride = 0;
+  /// Which split of the context the first is of: the order of adding depends on it, and on nothing
+  /// that the row does not see.
+  uint32_t first_split = 0;
 };
 
 struct AttentionPlanOptions {

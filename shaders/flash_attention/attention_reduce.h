@@ -16,7 +16,8 @@ PUMICE_PUSH_CONSTANTS(AttentionReducePush, ATTENTION_REDUCE_PUSH)
 #define ATTENTION_REDUCE_SPEC(CONSTANT) \
   CONSTANT(0, uint, workgroup_size, 64) \
   CONSTANT(1, uint, head_dim, 64)       \
-  CONSTANT(2, uint, has_sinks, 0)
+  CONSTANT(2, uint, has_sinks, 0)       \
+  CONSTANT(3, uint, flight, 4) /* partials that a lane loads at once */
 PUMICE_SPEC_CONSTANTS(AttentionReduceSpec, ATTENTION_REDUCE_SPEC)
 
 #endif

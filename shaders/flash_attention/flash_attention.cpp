@@ -158,6 +158,27 @@ std::string row_obstacle(const vk::PipelineLibrary& pipelines, const vk::TuningR
   return pipelines.is_rejected(kBroadcastModule) ? "it failed this device's self-test" : "";
 }
 
+Result<const vk::Pipeline*> declare_reduce(vk::PipelineLibrary& pipelines,
+                                           const FlashAttention::Shape& shape,
+                                           const FlashAttention::Tuning& tuning) {
+  const vk::DevicePlan& device = pipelines.device()->plan();
+  const uint32_t most = std::min(device.max_workgroup_invocations, device.max_workgroup_size[0]);
+  AttentionReduceSpec spec{.workgroup_size = tuning.reduce_workgroup_size,
+                           .head_dim = shape.value_dim(),
+                           .has_sinks = shape.sinks,
+                           .flight = tuning.reduce_flight};
+  if (spec.workgroup_size == 0) {
+    const vk::TuningRow& row = take_row(
+        pipelines, "attention_reduce", vk::TuningFacts().set("head_dim", spec.head_dim),
+        [&](const vk::TuningRow& one) {
+          return one.number("workgroup_size") <= most ? "" : "its workgroups are too large";
+        });
+    spec.workgroup_size = row.number("workgroup_size");
+    spec.flight = row.number("flight");
+  }
+  return declare_kernel<AttentionReducePush>(pipelines, "attention_reduce", spec);
+}
+
 }  // namespace
 
 Status FlashAttention::check_shape(const Shape& shape) {
@@ -292,12 +313,7 @@ Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, cons
   PUMICE_TRY(op.tile_, declare(pipelines, shape, tuning, false));
   PUMICE_TRY(op.row_, declare(pipelines, shape, tuned_rows ? tuned(pipelines) : tuning, true));
   op.most_carrying_ = take_row(pipelines, "attention_carried").number("workgroups");
-  PUMICE_TRY(const vk::ShaderModule reduce_module, find_spirv("attention_reduce"));
-  const AttentionReduceSpec reduce_spec{
-      .workgroup_size = 64, .head_dim = shape.value_dim(), .has_sinks = shape.sinks};
-  PUMICE_TRY(op.reduce_, pipelines.declare({.module = reduce_module,
-                                            .constants = vk::constants_of(reduce_spec),
-                                            .push_bytes = sizeof(AttentionReducePush)}));
+  PUMICE_TRY(op.reduce_, declare_reduce(pipelines, shape, tuning));
   return op;
 }
 

@@ -64,6 +64,10 @@ class FlashAttention {
     /// Single rows go through this kernel too, which makes a row's bits the same in tiles and
     /// alone. Else they are computed in fp32, as the device is tuned without matrices.
     bool matrix_rows = false;
+    /// Of the reduction: lanes, and how many partials each loads at a time; 0: as the device is
+    /// tuned (attention_reduce in flash_attention.tune).
+    uint32_t reduce_workgroup_size = 0;
+    uint32_t reduce_flight = 0;
   };
 
   struct Args {

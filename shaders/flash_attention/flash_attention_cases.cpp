@@ -19,7 +19,8 @@ struct Case {
   float q_scale = 1.0f;
   std::optional<FlashAttention::Path> path = {};  // else the one the device is tuned to
   bool matrix_rows = false;
-  uint32_t y_padding = 0;  ///< floats of a row of y that are another's
+  bool wide_reduce = false;  ///< partials are merged as on a GPU, else as the device is tuned
+  uint32_t y_padding = 0;    ///< floats of a row of y that are another's
 };
 
 /// Rows of y with others' floats behind them, which no kernel may write.
@@ -57,6 +58,10 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   if (test.path == FlashAttention::Path::kMatrix) {
     PUMICE_TRY(tuning, matrix_attention_tuning(bed.device()->plan(), shape));
     tuning.matrix_rows = test.matrix_rows;
+  }
+  if (test.wide_reduce) {
+    tuning.reduce_workgroup_size = 128;
+    tuning.reduce_flight = 8;
   }
   PUMICE_TRY(const FlashAttention op, FlashAttention::plan(bed.pipelines(), shape, tuning));
   AttentionPlan plan;
@@ -180,7 +185,7 @@ std::string name_of(const Case& test) {
          (s.v_dim > 0 ? fmt::format(" values={}", s.v_dim) : "") +
          (test.y_padding > 0 ? " strided" : "") +
          (test.path ? std::string(" ") + path_name(*test.path) : "") +
-         (test.matrix_rows ? " rows" : "");
+         (test.matrix_rows ? " rows" : "") + (test.wide_reduce ? " wide reduce" : "");
 }
 
 }  // namespace
@@ -242,6 +247,21 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {3, 1, 576, kF32, 0, 0, false, 512}, .chunks = {{33, 2}}, .split_tokens = 16},
       {.shape = {8, 2, 40, kBF16, 17, 5.0f, true, 24}, .chunks = ragged, .split_tokens = 32},
       {.shape = {128, 1, 288, {kQ8_0, kF16}, 0, 0, false, 256}, .chunks = {{70, 1}, {20, 2}}},
+      // Partials of several groups of lanes in several rounds, some of which a row sees no key of; more
+      // columns than lanes; lanes that are left over.
+      {.shape = {4, 2, 128, kF16},
+       .chunks = {{1010, 1}, {610, 3}},
+       .split_tokens = 16,
+       .wide_reduce = true},
+      {.shape = {4, 2, 64, kF32, 700, 0, true},
+       .chunks = {{1010, 1}, {15, 2}, {1200, 3}},
+       .split_tokens = 16,
+       .wide_reduce = true},
+      {.shape = {3, 1, 576, kF16, 0, 0, false, 512},
+       .chunks = {{300, 2}},
+       .split_tokens = 16,
+       .wide_reduce = true},
+      {.shape = {2, 1, 80, kF32}, .chunks = {{600, 2}}, .split_tokens = 16, .wide_reduce = true},
       // Values smaller than keys: those of expanded latents, and others.
       {.shape = {2, 2, 192, kF32, 0, 0, false, 0, 128}, .chunks = {{40, 19}}, .y_padding = 4},
       {.shape = {4, 2, 40, {kF16, kQ8_0}, 17, 0, true, 0, 32}, .chunks = ragged},

@@ -4,7 +4,6 @@
 
 #include "shaders/common/row_shares.hpp"
 #include "shaders/gemm/gemm.h"
-#include "shaders/quantize_x/quantize_x.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -66,6 +65,7 @@ Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
     }
     Gemm op;
     op.math_ = variant.math;
+    op.x_form_ = variant.x;
     op.tiles_ = variant.tiles;
     PUMICE_TRY(op.pipelines_, declare_gemm_tiles(pipelines, name, variant, sizeof(GemmPush)));
     return op;
@@ -78,9 +78,9 @@ Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
 
 void Gemm::record(vk::Recorder& recorder, const LinearArgs& args) const {
   check_linear_args(args);
-  const uint64_t quantized_bytes = QuantizedX::size_bytes(args.rows, args.weights.n_cols);
+  const uint64_t x_bytes = x_form_bytes(x_form_, args.rows, args.weights.n_cols);
   const vk::Access reads_x =
-      math_ == Math::kI8 ? vk::reads(args.x.subrange(0, quantized_bytes)) : linear_reads_x(args);
+      x_bytes > 0 ? vk::reads(args.x.subrange(0, x_bytes)) : linear_reads_x(args);
   for (const WeightMatrixPart& part : args.weights.parts) {
     // Of the whole part: another tile may round differently.
     const size_t choice = choose_gemm_tile(tiles_, args.rows, part.n_rows);
@@ -97,6 +97,7 @@ void Gemm::record(vk::Recorder& recorder, const LinearArgs& args) const {
           rows_within(recorder.segment_limit(), n_tiles, [&](uint32_t n) { return cost_of(0, n); });
       const Shares tiles(n_tiles, most);
       GemmPush push = linear_push<GemmPush>(args, share.part);
+      if (x_form_ == XForm::kHalves) push.x_stride = HalvedX::stride(args.weights.n_cols);
       const std::initializer_list<vk::Access> none;
       const std::initializer_list<vk::Access> all = {vk::reads(share.part.range), reads_x,
                                                      linear_writes_y(args, share.part)};

@@ -32,17 +32,19 @@ class Gemm {
 
   /// One dispatch for each part of the matrix, which must be of the planned type, or several where
   /// one would exceed the recorder's segment limit: fewer outputs each (linear_shares), and where
-  /// that is not enough fewer rows, in whole tiles. With kI8 as math(), args.x is not floats but
-  /// QuantizedX of the rows.
+  /// that is not enough fewer rows, in whole tiles. args.x is in the form x_form(), without a stride
+  /// if that is not floats: what QuantizeX makes of the rows.
   void record(vk::Recorder& recorder, const LinearArgs& args) const;
 
-  /// The arithmetic of the chosen variant.
+  /// The arithmetic of the chosen variant, and what it reads.
   Math math() const { return math_; }
+  XForm x_form() const { return x_form_; }
   /// One for each of its tiles.
   std::span<const vk::Pipeline* const> pipelines() const { return pipelines_; }
 
  private:
   Math math_ = Math::kF32;
+  XForm x_form_ = XForm::kFloats;
   std::vector<GemmTile> tiles_;
   std::vector<const vk::Pipeline*> pipelines_;  // of tiles_
 };

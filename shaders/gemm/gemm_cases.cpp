@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/gemm/gemm.hpp"
@@ -30,6 +31,12 @@ GemmVariant only(vk::DevicePlan plan, const Tested& tested) {
 }
 
 LinearVariant case_variant(const Tested& tested) {
+  std::function<uint64_t(const LinearShape&)> scratch_bytes;
+  if (tested.name == "matrix") {
+    scratch_bytes = [](const LinearShape& shape) {
+      return HalvedX::size_bytes(shape.rows, shape.k);
+    };
+  }
   const std::string name =
       fmt::format("{}{}{}", tested.name, tested.gpu_tiles ? " as on a gpu" : "",
                   tested.tile == 0 ? "" : fmt::format(" tile {}", tested.tile));
@@ -40,8 +47,22 @@ LinearVariant case_variant(const Tested& tested) {
           -> Result<std::function<void(vk::Recorder&, const LinearArgs&)>> {
         const GemmVariant variant = only(bed.device()->plan(), tested);
         PUMICE_TRY(const Gemm op, Gemm::plan(bed.pipelines(), type, std::span(&variant, 1)));
-        return std::function(
-            [op](vk::Recorder& recorder, const LinearArgs& args) { op.record(recorder, args); });
+        std::optional<QuantizeX> quantize_x;
+        if (op.x_form() != XForm::kFloats) {
+          PUMICE_TRY(quantize_x, QuantizeX::plan(bed.pipelines(), op.x_form()));
+        }
+        return std::function([=](vk::Recorder& recorder, const LinearArgs& args) {
+          LinearArgs placed = args;
+          if (quantize_x) {
+            quantize_x->record(recorder, {.x = args.x,
+                                          .x_stride = args.x_stride,
+                                          .rows = args.rows,
+                                          .k = args.weights.n_cols,
+                                          .y = args.scratch});
+            placed.x = args.scratch;
+          }
+          op.record(recorder, placed);
+        });
       },
       .supported =
           [=](const vk::DevicePlan& plan, const WeightType& type) {
@@ -50,6 +71,7 @@ LinearVariant case_variant(const Tested& tested) {
             return wanted && !only(plan, tested).tiles.empty() &&
                    find_spirv(linear_module_name("gemm", type, tested.name)).ok();
           },
+      .scratch_bytes = scratch_bytes,
   };
 }
 

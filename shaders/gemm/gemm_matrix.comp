@@ -4,89 +4,106 @@
 #extension GL_KHR_memory_scope_semantics : require
 #extension GL_KHR_shader_subgroup_basic : require
 
-#include "common/weights.glsl"
-#include "common/x_quads.glsl"
+#include "common/weights_halves.glsl"
 #include "gemm/gemm_matrix.h"
 #include "gemm/gemm_rows.glsl"
 
-// y = x · Wᵀ on matrix cores: inputs rounded to fp16, sums fp32. A step takes tile_k columns of x and
-// W: while the subgroups multiply what is in shared memory, every invocation loads and dequantises
-// its share of the next step into registers, and stores it afterwards: into the other buffer, or
-// into the only one once all have read it.
+// y = x · Wᵀ on matrix cores: x in halves (HalvedX), weights rounded to them, sums fp32. A step takes
+// tile_k columns of x and W: while the subgroups multiply what is in shared memory, every invocation
+// loads its share of the next step into registers, the weights as they are, and decodes and stores it
+// afterwards: into the other buffer, or into the only one once all have read it.
 //
-// Values beyond fp16's range saturate at ±65504, so that finite inputs never give infinity - infinity.
-// Rows and columns past the end are computed from copies of the last ones and not stored.
+// Steps are whole: past the last column x is zero, and weights are zero or copies. Rows and columns of y
+// past the end are computed from copies of the last ones and not stored.
 
 const uint kBlock = 32;
 const uint kBlocks = tile_k / kBlock;  // of weights in a step
 
-// Rows of shared tiles are padded by 16 bytes: 8 rows then lie in different banks, and every row
-// starts where cooperative matrices may be loaded from.
-const uint kStride = tile_k / 4 + 2;  // in f16vec4
-shared f16vec4 x_tile[buffers][tile_rows * kStride];
-shared f16vec4 w_tile[buffers][tile_cols * kStride];
+// Shared memory holds units of 16 bytes. Rows are padded by one: 8 rows then lie in different banks, and
+// every row starts where cooperative matrices may be loaded from.
+const uint kHalfBytes = 2;
+const uint kUnitHalves = 16 / kHalfBytes;
+const uint kRowUnits = tile_k / kUnitHalves;
+const uint kStride = kRowUnits + 1;
+shared uvec4 x_tile[buffers][tile_rows * kStride];
+shared uvec4 w_tile[buffers][tile_cols * kStride];
 
 const uint kPartsAcross = tile_cols / part_cols;
 const uint kSubgroups = workgroup_size / subgroup_size;
 shared float y_part[kSubgroups][matrix_m * matrix_n];
 
-const uint kQuads = tile_rows * (tile_k / 4);
-const uint kQuadsPerLane = (kQuads + workgroup_size - 1) / workgroup_size;
+const uint kUnits = tile_rows * kRowUnits;
+const uint kUnitsPerLane = (kUnits + workgroup_size - 1) / workgroup_size;
 const uint kRuns = tile_cols * kBlocks;  // of 32 weights
 const uint kRunsPerLane = (kRuns + workgroup_size - 1) / workgroup_size;
 
-f16vec4 next_x[kQuadsPerLane];
-f16vec4 next_w[kRunsPerLane][kBlock / 4];
+uvec4 next_x[kUnitsPerLane];
+HeldWeights next_w[kRunsPerLane];
 
 const uint kMatrixRows = part_rows / matrix_m;
 const uint kMatrixCols = part_cols / matrix_n;
 coopmat<float, gl_ScopeSubgroup, matrix_m, matrix_n, gl_MatrixUseAccumulator>
     sums[kMatrixRows * kMatrixCols];
 
-f16vec4 to_half(vec4 value) {
-  return min(max(f16vec4(value), f16vec4(-65504.0hf)), f16vec4(65504.0hf));
-}
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer HalvedUnits {
+  uvec4 v[];
+};
 
-uint quad_of(uint i) { return min(gl_LocalInvocationIndex + i * workgroup_size, kQuads - 1); }
-uint row_of_slot(uint i) { return quad_of(i) / (tile_k / 4); }
-HOLD_X_ROWS(kQuadsPerLane)
+uint unit_of(uint i) { return min(gl_LocalInvocationIndex + i * workgroup_size, kUnits - 1); }
+uint row_of_slot(uint i) { return unit_of(i) / kRowUnits; }
+HOLD_X_ROWS(kUnitsPerLane)
 
 void fetch_x(uint step) {
-  [[unroll]] for (uint i = 0; i < kQuadsPerLane; ++i) {
-    const uint column = step * (tile_k / 4) + quad_of(i) % (tile_k / 4);
-    const vec4 x = load_quad(pc.x, x_row_of_slot(i) + min(column, pc.k / 4 - 1));
-    // Weights past the last column are zero or repeat others, so x must be zero there.
-    next_x[i] = to_half(column < pc.k / 4 ? x : vec4(0.0));
+  // What changes from step to step is the same for all invocations.
+  HalvedUnits x = HalvedUnits(address_add(pc.x, step * tile_k * kHalfBytes));
+  [[unroll]] for (uint i = 0; i < kUnitsPerLane; ++i) {
+    next_x[i] = x.v[x_row_of_slot(i) / 2 + unit_of(i) % kRowUnits];
   }
 }
 
 void fetch_w(uint step) {
-  const uint n_blocks = (pc.k + kBlock - 1) / kBlock;
   [[unroll]] for (uint i = 0; i < kRunsPerLane; ++i) {
-    const uint run = gl_LocalInvocationIndex + i * workgroup_size;
+    const uint run = min(gl_LocalInvocationIndex + i * workgroup_size, kRuns - 1);
     const uint row = weight_row(first_tile_col + run % tile_cols);
-    const uint block = min(step * kBlocks + run / tile_cols, n_blocks - 1);
-    float w[kBlock];
-    load_weights32(pc.weights, pc.n_col_tiles, row, block, w);
-    [[unroll]] for (uint k = 0; k < kBlock / 4; ++k) {
-      next_w[i][k] = to_half(vec4(w[4 * k], w[4 * k + 1], w[4 * k + 2], w[4 * k + 3]));
+    const uint first = step * kBlocks;
+    uint tile = first / kTileBlocks;
+    uint block = first % kTileBlocks + run / tile_cols;
+    if (kTileBlocks < kBlocks) {  // tiles of one block, of which the last step may lack some
+      tile = min(first + block, pc.n_col_tiles - 1);
+      block = 0;
     }
+    next_w[i] = hold_weights32(pc.weights, pc.n_col_tiles, row, tile, block);
   }
 }
 
 void store_step(uint buffer_index) {
-  [[unroll]] for (uint i = 0; i < kQuadsPerLane; ++i) {
-    const uint quad = gl_LocalInvocationIndex + i * workgroup_size;
-    if (kQuads % workgroup_size == 0 || quad < kQuads) {
-      x_tile[buffer_index][quad / (tile_k / 4) * kStride + quad % (tile_k / 4)] = next_x[i];
+  [[unroll]] for (uint i = 0; i < kUnitsPerLane; ++i) {
+    const uint unit = gl_LocalInvocationIndex + i * workgroup_size;
+    if (kUnits % workgroup_size == 0 || unit < kUnits) {
+      x_tile[buffer_index][unit / kRowUnits * kStride + unit % kRowUnits] = next_x[i];
     }
   }
   [[unroll]] for (uint i = 0; i < kRunsPerLane; ++i) {
     const uint run = gl_LocalInvocationIndex + i * workgroup_size;
     if (kRuns % workgroup_size == 0 || run < kRuns) {
-      const uint at = run % tile_cols * kStride + run / tile_cols * (kBlock / 4);
-      [[unroll]] for (uint k = 0; k < kBlock / 4; ++k) w_tile[buffer_index][at + k] = next_w[i][k];
+      const uint at = run % tile_cols * kStride + run / tile_cols * (kBlock / kUnitHalves);
+      [[unroll]] for (uint u = 0; u < kBlock / kUnitHalves; ++u) {
+        w_tile[buffer_index][at + u] = weight_halves(next_w[i], u);
+      }
     }
+  }
+}
+
+/// By a product and not with a constant: of that Mesa's driver for NVIDIA makes sums in registers where
+/// its matrix units cannot add to them, and moves all of them there and back at every step.
+void clear_sums() {
+  const coopmat<float16_t, gl_ScopeSubgroup, matrix_m, matrix_k, gl_MatrixUseA> x =
+      coopmat<float16_t, gl_ScopeSubgroup, matrix_m, matrix_k, gl_MatrixUseA>(0.0hf);
+  const coopmat<float16_t, gl_ScopeSubgroup, matrix_k, matrix_n, gl_MatrixUseB> w =
+      coopmat<float16_t, gl_ScopeSubgroup, matrix_k, matrix_n, gl_MatrixUseB>(0.0hf);
+  [[unroll]] for (uint i = 0; i < kMatrixRows * kMatrixCols; ++i) {
+    sums[i] = coopmat<float, gl_ScopeSubgroup, matrix_m, matrix_n, gl_MatrixUseAccumulator>(0.0);
+    sums[i] = coopMatMulAdd(x, w, sums[i]);
   }
 }
 
@@ -94,13 +111,13 @@ void multiply(uint buffer_index, uint part_row, uint part_col) {
   [[unroll]] for (uint k = 0; k < tile_k; k += matrix_k) {
     coopmat<float16_t, gl_ScopeSubgroup, matrix_m, matrix_k, gl_MatrixUseA> x[kMatrixRows];
     [[unroll]] for (uint m = 0; m < kMatrixRows; ++m) {
-      coopMatLoad(x[m], x_tile[buffer_index], (part_row + m * matrix_m) * kStride + k / 4, kStride,
-                  gl_CooperativeMatrixLayoutRowMajor);
+      const uint at = (part_row + m * matrix_m) * kStride + k / kUnitHalves;
+      coopMatLoad(x[m], x_tile[buffer_index], at, kStride, gl_CooperativeMatrixLayoutRowMajor);
     }
     [[unroll]] for (uint n = 0; n < kMatrixCols; ++n) {
       coopmat<float16_t, gl_ScopeSubgroup, matrix_k, matrix_n, gl_MatrixUseB> w;
-      coopMatLoad(w, w_tile[buffer_index], (part_col + n * matrix_n) * kStride + k / 4, kStride,
-                  gl_CooperativeMatrixLayoutColumnMajor);
+      const uint at = (part_col + n * matrix_n) * kStride + k / kUnitHalves;
+      coopMatLoad(w, w_tile[buffer_index], at, kStride, gl_CooperativeMatrixLayoutColumnMajor);
       [[unroll]] for (uint m = 0; m < kMatrixRows; ++m) {
         sums[m * kMatrixCols + n] = coopMatMulAdd(x[m], w, sums[m * kMatrixCols + n]);
       }
@@ -145,18 +162,16 @@ void main() {
   const uint part_col = gl_SubgroupID % kPartsAcross * part_cols;
   const uint n_steps = (pc.k + tile_k - 1) / tile_k;
 
-  [[unroll]] for (uint i = 0; i < kMatrixRows * kMatrixCols; ++i) {
-    sums[i] = coopmat<float, gl_ScopeSubgroup, matrix_m, matrix_n, gl_MatrixUseAccumulator>(0.0);
-  }
+  clear_sums();
   fetch_w(0);
   fetch_x(0);
   store_step(0);
   barrier();
   for (uint step = 0; step < n_steps; ++step) {
-    // Past the last step: zeros and the last weights again, not used. A branch would keep compilers
-    // from moving the multiplications between the loads and their use.
-    fetch_w(step + 1);
-    fetch_x(step + 1);
+    // After the last step: the last again, not used. A branch would keep compilers from moving the
+    // multiplications between the loads and their use.
+    fetch_x(min(step + 1, n_steps - 1));
+    fetch_w(min(step + 1, n_steps - 1));
     multiply(step % buffers, part_row, part_col);
     if (buffers == 1) barrier();
     store_step((step + 1) % buffers);

@@ -11,7 +11,7 @@
   CONSTANT(1, uint, subgroup_size, 32)                                                 \
   CONSTANT(2, uint, tile_rows, 16)                                                     \
   CONSTANT(3, uint, tile_cols, 16)                                                     \
-  CONSTANT(4, uint, tile_k, 32)    /* columns of x in shared memory: 32 × (1 …) */  \
+  CONSTANT(4, uint, tile_k, 32)    /* columns of x in shared memory: 32 or 64 */       \
   CONSTANT(5, uint, part_rows, 16) /* a multiple of matrix_m that divides tile_rows */ \
   CONSTANT(6, uint, part_cols, 16) /* a multiple of matrix_n that divides tile_cols */ \
   CONSTANT(7, uint, matrix_m, 16)                                                      \

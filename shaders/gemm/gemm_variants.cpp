@@ -40,7 +40,10 @@ GemmVariant fp32_variant(const vk::DevicePlan& plan, const vk::TuningRow& row) {
 
 GemmVariant i8_variant(const vk::TuningRow& row) {
   const auto spec = spec_of<GemmI8Spec>(row);
-  return {.name = row.choice, .math = Math::kI8, .tiles = {tile_of(spec, vk::constants_of(spec))}};
+  return {.name = row.choice,
+          .math = Math::kI8,
+          .x = XForm::kInt8,
+          .tiles = {tile_of(spec, vk::constants_of(spec))}};
 }
 
 /// What the plan lacks for matrices shared by a workgroup, whatever their size.

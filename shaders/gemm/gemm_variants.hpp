@@ -9,6 +9,7 @@
 
 #include "shaders/common/linear_args.hpp"
 #include "shaders/common/math.hpp"
+#include "shaders/quantize_x/quantize_x.hpp"
 
 namespace pumice::ops {
 
@@ -26,6 +27,7 @@ struct GemmTile {
 struct GemmVariant {
   std::string_view name;
   Math math = Math::kF32;               ///< its arithmetic; never kAuto
+  XForm x = XForm::kFloats;             ///< what it reads
   uint32_t subgroup_size = 0;           ///< to require; 0: any
   bool full_subgroups = false;          ///< to require
   std::vector<GemmTile> tiles = {};     ///< by rising size; none if there is an obstacle

@@ -39,6 +39,7 @@ uint32_t shared_bytes(const GemmMatrixSpec& spec) {
 }
 
 std::string fitting_obstacle(const GemmMatrixSpec& spec, const vk::DevicePlan& plan) {
+  if (HALVED_COLS % spec.tile_k != 0) return "tile_k must divide 64";
   if (spec.part_rows * spec.part_cols > kMaxSums * spec.subgroup_size) return "too many registers";
   if (spec.workgroup_size > std::min(plan.max_workgroup_invocations, plan.max_workgroup_size[0])) {
     return "its workgroups are too large";
@@ -52,6 +53,7 @@ GemmVariant matrix_variant(const TuningTarget& target) {
   const vk::DevicePlan& plan = target.plan;
   GemmVariant variant{.name = "matrix",
                       .math = Math::kF16,
+                      .x = XForm::kHalves,
                       .subgroup_size = plan.matrix_subgroup_size,
                       .full_subgroups = true};
   variant.obstacle = half_matrix_obstacle(plan);

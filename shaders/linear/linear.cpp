@@ -36,8 +36,9 @@ Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
       return make_error(gemm.error().code, "--math {}: {}", math_name(math), gemm.error().message);
     }
     PUMICE_TRY(const Gemv gemv, Gemv::plan(pipelines, *type, path));
-    if (gemm->math() == Math::kI8 && !op.quantize_x_) {
-      PUMICE_TRY(op.quantize_x_, QuantizeX::plan(pipelines));
+    const XForm form = gemm->x_form();
+    if (form != XForm::kFloats && !op.quantize_x_.contains(form)) {
+      PUMICE_TRY(op.quantize_x_[form], QuantizeX::plan(pipelines, form));
     }
     op.kernels_.emplace(type, Kernels{*gemm, gemv});
   }
@@ -63,23 +64,36 @@ std::vector<const vk::Pipeline*> Linear::gemm_pipelines() const {
   return all;
 }
 
-bool Linear::wants_integers(const Args& args) const {
-  return uses_gemm(args.rows) && kernels_of(*args.weights.type).gemm.math() == Math::kI8;
+XForm Linear::x_form(const Args& args) const {
+  return uses_gemm(args.rows) ? kernels_of(*args.weights.type).gemm.x_form() : XForm::kFloats;
+}
+
+uint64_t Linear::forms_bytes(uint64_t rows, uint32_t n_cols, XForm end) const {
+  uint64_t bytes = 0;
+  for (const auto& [form, quantize_x] : quantize_x_) {
+    if (form < end) bytes += x_form_bytes(form, rows, n_cols);
+  }
+  return bytes;
+}
+
+vk::BufferRange Linear::x_in(XForm form, const Args& args) const {
+  if (form == XForm::kFloats) return args.x;
+  return args.scratch.from(forms_bytes(args.rows, args.weights.n_cols, form));
 }
 
 uint64_t Linear::scratch_bytes(uint64_t rows, std::span<const WeightMatrix> matrices) const {
   PUMICE_CHECK(matrices.size() <= kMaxMatrices, "too many matrices of one x");
   uint64_t partial_sums = 0;
-  uint64_t quantized = 0;
+  uint64_t forms = 0;
   for (const WeightMatrix& matrix : matrices) {
     if (gemv_rows_ > 0) partial_sums += kernels_of(*matrix.type).gemv.scratch_bytes(matrix, rows);
-    if (quantize_x_) quantized = QuantizedX::size_bytes(rows, matrix.n_cols);
+    forms = forms_bytes(rows, matrix.n_cols);
   }
-  return std::max(partial_sums, quantized);
+  return std::max(partial_sums, forms);
 }
 
-uint64_t Linear::max_scratch_bytes(uint64_t rows, uint64_t n_cols) {
-  return std::max(QuantizedX::size_bytes(rows, n_cols),
+uint64_t Linear::max_scratch_bytes(uint64_t rows, uint32_t n_cols) {
+  return std::max(HalvedX::size_bytes(rows, n_cols) + QuantizedX::size_bytes(rows, n_cols),
                   kMaxMatrices * Gemv::max_scratch_bytes(rows));
 }
 
@@ -104,24 +118,28 @@ void Linear::record(vk::Recorder& recorder, std::span<const Args> matrices) cons
     record_gemv(recorder, matrices);
     return;
   }
-  const auto integers =
-      std::ranges::find_if(matrices, [&](const Args& args) { return wants_integers(args); });
-  if (integers != matrices.end()) {
-    quantize_x_->record(recorder, {.x = integers->x,
-                                   .x_stride = integers->x_stride,
-                                   .rows = integers->rows,
-                                   .k = integers->weights.n_cols,
-                                   .y = integers->scratch});
+  record_x(recorder, matrices);
+  record_products(recorder, matrices);
+}
+
+void Linear::record_x(vk::Recorder& recorder, std::span<const Args> matrices) const {
+  for (const auto& [form, quantize_x] : quantize_x_) {
+    const auto reader =
+        std::ranges::find_if(matrices, [&](const Args& args) { return x_form(args) == form; });
+    if (reader == matrices.end()) continue;
+    quantize_x.record(recorder, {.x = reader->x,
+                                 .x_stride = reader->x_stride,
+                                 .rows = reader->rows,
+                                 .k = reader->weights.n_cols,
+                                 .y = x_in(form, *reader)});
   }
+}
+
+void Linear::record_products(vk::Recorder& recorder, std::span<const Args> matrices) const {
   for (const Args& args : matrices) {
-    const Kernels& kernels = kernels_of(*args.weights.type);
-    if (wants_integers(args)) {
-      Args quantized = args;
-      quantized.x = args.scratch;
-      kernels.gemm.record(recorder, quantized);
-    } else {
-      kernels.gemm.record(recorder, args);
-    }
+    Args placed = args;
+    placed.x = x_in(x_form(args), args);
+    kernels_of(*args.weights.type).gemm.record(recorder, placed);
   }
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,7 +40,7 @@ class Linear {
   /// Whether products of so many rows are gemm's.
   bool uses_gemm(uint32_t rows) const { return rows > gemv_rows_; }
 
-  /// One dispatch for each part of the matrix, after one that quantises x where gemm wants that and
+  /// One dispatch for each part of the matrix, after one that makes x what gemm reads (XForm) and
   /// before one that adds sums where gemv splits K. Its type must be among the planned ones. Parts
   /// whose products would exceed the recorder's segment limit are cut further, by outputs, whatever
   /// the kernel (linear_shares); the results are the same bits. What quantises x is not cut, being
@@ -50,6 +49,10 @@ class Linear {
   /// Several matrices of one x: their x, x_stride, rows, columns and scratch are the same. At most
   /// kMaxMatrices.
   void record(vk::Recorder& recorder, std::span<const Args> matrices) const;
+  /// Its two halves where rows are gemm's, so that products of several x can follow what makes all of
+  /// them what gemm reads, without a barrier between.
+  void record_x(vk::Recorder& recorder, std::span<const Args> matrices) const;
+  void record_products(vk::Recorder& recorder, std::span<const Args> matrices) const;
 
   /// The arithmetic of products of so many rows with weights of a planned type.
   Math math_of(const WeightType& type, uint32_t rows) const {
@@ -70,7 +73,7 @@ class Linear {
   /// 0: none.
   uint64_t scratch_bytes(uint64_t rows, std::span<const WeightMatrix> matrices) const;
   /// The same whatever the matrices of `n_cols` columns, the device and the arithmetic.
-  static uint64_t max_scratch_bytes(uint64_t rows, uint64_t n_cols);
+  static uint64_t max_scratch_bytes(uint64_t rows, uint32_t n_cols);
 
  private:
   struct Kernels {
@@ -78,12 +81,16 @@ class Linear {
     Gemv gemv;
   };
   const Kernels& kernels_of(const WeightType& type) const;
-  bool wants_integers(const Args& args) const;
+  XForm x_form(const Args& args) const;
+  /// Of x in the forms that a gemm reads and that come before `end`: they lie one after the other in
+  /// the scratch memory, since matrices of one x may read different ones.
+  uint64_t forms_bytes(uint64_t rows, uint32_t n_cols, XForm end = XForm::kEnd) const;
+  vk::BufferRange x_in(XForm form, const Args& args) const;
   void record_gemv(vk::Recorder& recorder, std::span<const Args> matrices) const;
 
   std::map<const WeightType*, Kernels> kernels_;
   uint32_t gemv_rows_ = 0;
-  std::optional<QuantizeX> quantize_x_;  // if a gemm computes with integers
+  std::map<XForm, QuantizeX> quantize_x_;  // those that a gemm reads
 };
 
 }  // namespace pumice::ops

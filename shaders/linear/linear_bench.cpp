@@ -42,7 +42,7 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, Math math, const 
     const float* x_row = &x[at / shape.n * shape.k];
     const LinearElement element =
         linear_element(x_row, &weights.values[at % shape.n % weights.n_rows * shape.k], shape.k,
-                       used, linear_input_errors({x_row, shape.k}, used));
+                       used, linear_input_errors({x_row, shape.k}, used), type.has_integers());
     y.reference.push_back(element.value);
     y.bound.push_back(element.bound);
   }

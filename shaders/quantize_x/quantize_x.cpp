@@ -1,21 +1,26 @@
 #include "shaders/quantize_x/quantize_x.hpp"
 
+#include <algorithm>
+
 #include "shaders/common/row_shares.hpp"
-#include "shaders/quantize_x/quantize_x.h"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
 
-Result<QuantizeX> QuantizeX::plan(vk::PipelineLibrary& pipelines) {
+Result<QuantizeX> QuantizeX::plan(vk::PipelineLibrary& pipelines, XForm form) {
   const QuantizeXSpec spec;
   QuantizeX op;
+  op.form_ = form;
   op.workgroup_size_ = spec.workgroup_size;
-  PUMICE_TRY(op.pipeline_, declare_kernel<QuantizeXPush>(pipelines, "quantize_x", spec));
+  PUMICE_TRY(op.pipeline_,
+             declare_kernel<QuantizeXPush>(
+                 pipelines, form == XForm::kInt8 ? "quantize_x" : "quantize_x.halves", spec));
   return op;
 }
 
 void QuantizeX::record(vk::Recorder& recorder, const Args& args) const {
-  PUMICE_CHECK(args.k % QuantizedX::kBlockCols == 0, "columns must be whole blocks");
+  const bool halves = form_ == XForm::kHalves;
+  PUMICE_CHECK(args.k % (halves ? 4 : QuantizedX::kBlockCols) == 0, "columns must be whole blocks");
   PUMICE_CHECK(args.x_stride % 4 == 0 && args.x_stride >= args.k && args.x.address() % 16 == 0,
                "rows of x must be 16-byte aligned");
   QuantizeXPush push;
@@ -26,20 +31,28 @@ void QuantizeX::record(vk::Recorder& recorder, const Args& args) const {
   push.k = args.k;
   push.x_stride = args.x_stride;
   const uint64_t floats = uint64_t{args.rows - 1} * args.x_stride + args.k;
-  const uint64_t size_bytes = QuantizedX::size_bytes(args.rows, args.k);
+  const uint64_t size_bytes = x_form_bytes(form_, args.rows, args.k);
+  const uint32_t row_lanes = halves ? HalvedX::stride(args.k) / 8 : args.k / 4;
+  const uint32_t row_groups = (row_lanes + workgroup_size_ - 1) / workgroup_size_;
   dispatch_rows(
       recorder, *pipeline_, push, args.rows,
       {vk::reads(args.x.subrange(0, floats * 4)), vk::writes(args.y.subrange(0, size_bytes))},
       [&](uint32_t rows) {
         const uint64_t elements = uint64_t{rows} * args.k;
-        return vk::Cost{.bytes = elements * 4 + QuantizedX::size_bytes(rows, args.k),
+        return vk::Cost{.bytes = elements * 4 + x_form_bytes(form_, rows, args.k),
                         .flops = elements * 3};
       },
       [&](QuantizeXPush& moved, uint64_t first, uint32_t rows) {
         moved.x += first * args.x_stride * 4;
+        if (halves) {
+          moved.quants += HalvedX::size_bytes(first, args.k);
+          moved.rows = rows;
+          constexpr uint32_t kFold = 32768;  // below what every device dispatches in a dimension
+          return vk::Grid{row_groups, std::min(rows, kFold), (rows + kFold - 1) / kFold};
+        }
         moved.quants += first * QuantizedX::kBlockCols;  // blocks of all rows, one after the other
         moved.scales += first * 8;
-        return vk::Grid{(args.k / 4 + workgroup_size_ - 1) / workgroup_size_, rows};
+        return vk::Grid{row_groups, rows};
       });
 }
 

@@ -1,9 +1,12 @@
-// Activations to blocks of 32 int8 for integer dot products. Of each block:
+// Activations in fewer bits, for products that take them so. To blocks of 32 int8 for integer dot
+// products; of each block:
 //   scale = largest magnitude / 127 (zero below 1e-30), q = x / scale rounded to nearest,
 //   and the sums of its first and last 16 q, which weights with an offset are multiplied with.
+// Or to halves for matrix cores, rounded to nearest; what exceeds them saturates.
 #pragma once
 
 #include "base/result.hpp"
+#include "shaders/quantize_x/quantize_x.h"
 #include "vk/memory.hpp"
 #include "vk/pipeline.hpp"
 #include "vk/recorder.hpp"
@@ -20,21 +23,39 @@ struct QuantizedX {
   }
 };
 
+/// Rows of halves, zero past column k. Every four columns are in the order 0 2 1 3, as
+/// shaders/common/weights_halves.glsl has them.
+struct HalvedX {
+  static uint32_t stride(uint32_t k) { return (k + HALVED_COLS - 1) / HALVED_COLS * HALVED_COLS; }
+  static uint64_t size_bytes(uint64_t rows, uint32_t k) { return rows * stride(k) * 2; }
+};
+
+/// What products read. Rows in a form are multiples of 16 bytes before those in the next.
+enum class XForm { kFloats, kHalves, kInt8, kEnd };
+
+/// Bytes of rows in a form, those of floats not counted.
+inline uint64_t x_form_bytes(XForm form, uint64_t rows, uint32_t k) {
+  if (form == XForm::kFloats) return 0;
+  return form == XForm::kInt8 ? QuantizedX::size_bytes(rows, k) : HalvedX::size_bytes(rows, k);
+}
+
 class QuantizeX {
  public:
   struct Args {
     vk::BufferRange x;      ///< float [rows][x_stride], 16-byte aligned; k columns are read
     uint32_t x_stride = 0;  ///< floats, a multiple of 4
-    uint32_t rows = 0;      ///< at most 65535
-    uint32_t k = 0;         ///< a multiple of 32
-    vk::BufferRange y;      ///< QuantizedX::size_bytes(rows, k), 16-byte aligned
+    uint32_t rows = 0;      ///< of integers at most 65535
+    uint32_t k = 0;         ///< a multiple of 32, of halves of 4
+    vk::BufferRange y;      ///< x_form_bytes(form, rows, k), 16-byte aligned
   };
 
-  static Result<QuantizeX> plan(vk::PipelineLibrary& pipelines);
+  /// `form` is not kFloats.
+  static Result<QuantizeX> plan(vk::PipelineLibrary& pipelines, XForm form = XForm::kInt8);
 
   void record(vk::Recorder& recorder, const Args& args) const;
 
  private:
+  XForm form_ = XForm::kInt8;
   const vk::Pipeline* pipeline_ = nullptr;
   uint32_t workgroup_size_ = 0;
 };

@@ -1,5 +1,8 @@
 #include <fmt/core.h>
 
+#include <algorithm>
+
+#include "base/float16.hpp"
 #include "shaders/op_case.hpp"
 #include "shaders/quantize_x/quantize_x.hpp"
 #include "shaders/quantize_x/quantized_reference.hpp"
@@ -36,10 +39,41 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
                     .expected = {std::move(y)}};
 }
 
+/// In halves: what float_to_half gives, but for what exceeds them.
+Result<PreparedOp> prepare_halves(OpBed& bed, const Shape& shape) {
+  const uint32_t stride = shape.k + shape.padding;
+  const auto x = OpBed::normal_floats(size_t{shape.rows} * stride, 1, shape.magnitude);
+  QuantizeX::Args args{.x_stride = stride, .rows = shape.rows, .k = shape.k};
+  PUMICE_TRY(args.x, bed.input(x));
+  PUMICE_TRY(args.y, bed.output(HalvedX::size_bytes(shape.rows, shape.k)));
+  PUMICE_TRY(const QuantizeX op, QuantizeX::plan(bed.pipelines(), XForm::kHalves));
+  Expectation y{.name = "y", .output = args.y, .reference = {}, .bound = {}, .words = {}};
+  const auto half = [&](uint32_t row, uint32_t col) -> uint32_t {
+    if (col >= shape.k) return 0;
+    return float_to_half(std::clamp(x[size_t{row} * stride + col], -65504.0f, 65504.0f));
+  };
+  for (uint32_t row = 0; row < shape.rows; ++row) {
+    for (uint32_t col = 0; col < HalvedX::stride(shape.k); col += 4) {
+      y.words.push_back(half(row, col) | half(row, col + 2) << 16);
+      y.words.push_back(half(row, col + 1) | half(row, col + 3) << 16);
+    }
+  }
+  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
+                    .expected = {std::move(y)}};
+}
+
 }  // namespace
 
 std::vector<OpCase> quantize_x_cases() {
   std::vector<OpCase> cases;
+  for (const Shape& shape :
+       {Shape{1, 32, 0, 1.0f}, Shape{3, 100, 8, 1e-5f}, Shape{65, 256, 0, 3e4f},
+        Shape{40000, 4, 0, 1.0f}, Shape{2, 1092, 4, 1.0f}}) {
+    cases.push_back({.op = "quantize_x",
+                     .name = fmt::format("halves rows={} k={} magnitude={}", shape.rows, shape.k,
+                                         shape.magnitude),
+                     .prepare = [shape](OpBed& bed) { return prepare_halves(bed, shape); }});
+  }
   for (const Shape& shape : {Shape{1, 32, 0, 1.0f}, Shape{3, 96, 4, 1.0f}, Shape{5, 256, 0, 1e-3f},
                              Shape{17, 2080, 12, 100.0f}, Shape{2, 512, 0, 1e-31f}}) {
     cases.push_back(

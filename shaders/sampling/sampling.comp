@@ -4,7 +4,10 @@
 #include "sampling/fixed_point.glsl"
 #include "sampling/sampling.h"
 
-// One workgroup chooses the token of one row, as sampling/reference_sampler.hpp defines.
+// The token of a row is chosen as sampling/reference_sampler.hpp defines, by one workgroup, or in two stages: slices of
+// the vocabulary, a workgroup each, leave their best token and those that may be among the top k of all, and one
+// workgroup goes on with these. Where that does not do (rows that follow one another, more than kListSize tokens),
+// the second stage has all tokens before it.
 //
 // Everything after the best token is one search, run for up to five stages: the smallest code (the
 // complemented key, or the id) up to which the tokens still kept have at least a target mass. The
@@ -16,6 +19,11 @@ layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Sam
 };
 // Written by one invocation and read by others of the workgroup: keys, and counts where rows follow one another.
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Keys { uint v[]; };
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer KeyQuads { uvec4 v[]; };
+
+const uint kWhole = 0;   // choose among all tokens
+const uint kSlice = 1;   // leave what a choice takes
+const uint kChoice = 2;  // choose among what slices left
 
 const uint kStageTopK = 0;      // by key, counting tokens
 const uint kStageTopKTies = 1;  // by id, among the last key kept
@@ -37,12 +45,62 @@ shared uint list_size;
 SamplingRow row;
 uint first;     // index of the row's token 0 in logits and scratch
 bool adjusted;  // keys are in scratch
-bool listed;    // the tokens kept are in the list
 bool counts_change;  // while the workgroup runs
 
-uint raw_key(uint id) { return score_key(canonical_bits(Uints(pc.logits).v[first + id])); }
+// What find_best and the search go over, in quads:
+const uint kTokens = 0;  // tokens [begin, begin + n)
+const uint kLeft = 1;    // n tokens that the slices have left, top_k each, behind their best
+const uint kListed = 2;  // the list, n tokens long
+uint source;
+uint begin;
+uint n;
 
-uint key_of(uint id) { return adjusted ? Keys(pc.scratch).v[first + id] : raw_key(id); }
+uint slice_begin(uint slice) { return slice * pc.n_vocab / pc.n_slices; }
+/// A slice leaves tokens as (key, id) where it has its keys, once it no longer needs those.
+uint left_index(uint slice, uint i) { return first + slice_begin(slice) + 2 * i; }
+
+/// Four tokens are read at a time, wherever the row begins in a quad of its buffer.
+uint n_quads() {
+  const uint before = source == kTokens ? first + begin : 0;
+  return (before + n - 1) / 4 - before / 4 + 1;
+}
+
+/// The logits of tokens, or their keys if `adjusted`.
+uvec4 token_bits(uint quad) {
+  quad += (first + begin) / 4;
+  return adjusted ? KeyQuads(pc.scratch).v[quad] : Uvec4s(pc.logits).v[quad];
+}
+
+/// Tokens outside of the source have the least key of all, that of a masked one.
+uvec4 token_keys(uint quad, uvec4 bits, out uvec4 ids) {
+  ids = ((first + begin) / 4 + quad) * 4 - first + uvec4(0, 1, 2, 3);
+  uvec4 keys;
+  [[unroll]] for (uint c = 0; c < 4; ++c) {
+    const uint key = adjusted ? bits[c] : score_key(canonical_bits(bits[c]));
+    keys[c] = ids[c] - begin < n ? key : kKeyOfMasked;
+  }
+  return keys;
+}
+
+uvec4 load_keys(uint quad, out uvec4 ids) {
+  if (source == kTokens) return token_keys(quad, token_bits(quad), ids);
+  uvec4 keys = uvec4(kKeyOfMasked);
+  [[unroll]] for (uint c = 0; c < 4; ++c) {
+    const uint i = quad * 4 + c;
+    if (i >= n) continue;
+    if (source == kListed) {
+      keys[c] = list_key[i];
+      ids[c] = list_id[i];
+    } else {
+      const uint at = left_index(i / row.top_k, 1 + i % row.top_k);
+      keys[c] = Keys(pc.scratch).v[at];
+      ids[c] = Keys(pc.scratch).v[at + 1];
+    }
+  }
+  return keys;
+}
+
+uint component(uvec4 v, uint c) { return c < 2 ? (c == 0 ? v.x : v.y) : (c == 2 ? v.z : v.w); }
 
 uint adjusted_key(uint id, float bias) {
   if (row.mask != uvec2(0) && (Uints(row.mask).v[id / 32] >> (id % 32) & 1u) == 0) {
@@ -64,12 +122,13 @@ uint adjusted_key(uint id, float bias) {
   return score_key(score);
 }
 
-/// Keys of all tokens to scratch; then again of those that have a bias.
+/// Keys of all tokens of the source to scratch; then again of those that have a bias.
 void write_adjusted_keys(uint lane) {
   for (uint pass = 0; pass < 2; ++pass) {
-    const uint n = pass == 0 ? pc.n_vocab : row.n_bias;
-    for (uint i = lane; i < n; i += workgroup_size) {
-      const uvec2 entry = pass == 0 ? uvec2(i, 0) : Uvec2s(row.bias).v[i];
+    const uint n_entries = pass == 0 ? n : row.n_bias;
+    for (uint i = lane; i < n_entries; i += workgroup_size) {
+      const uvec2 entry = pass == 0 ? uvec2(begin + i, 0) : Uvec2s(row.bias).v[i];
+      if (entry.x - begin >= n) continue;
       Keys(pc.scratch).v[first + entry.x] = adjusted_key(entry.x, uintBitsToFloat(entry.y));
     }
     memoryBarrierBuffer();
@@ -77,21 +136,34 @@ void write_adjusted_keys(uint lane) {
   }
 }
 
-/// Leaves the largest key and the lowest id that has it in best_key[0] and best_id[0].
-void find_best(uint lane) {
+/// Leaves the largest key of the tokens [begin, begin + n), or of the best of `n_left` slices, and the
+/// lowest id that has it in best_key[0] and best_id[0].
+void find_best(uint lane, uint n_left) {
+  // A later token wins only with a larger key.
   uint key = 0;
   uint id = 0;
-  // Four loads are under way at a time; a later token wins only with a larger key.
-  for (uint base = lane; base < pc.n_vocab; base += 4 * workgroup_size) {
-    uvec4 keys;
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-      const uint i = base + j * workgroup_size;
-      keys[j] = i < pc.n_vocab ? key_of(i) : 0;
+  for (uint slice = lane; slice < n_left; slice += workgroup_size) {
+    const uint at = left_index(slice, 0);
+    const uvec2 other = uvec2(Keys(pc.scratch).v[at], Keys(pc.scratch).v[at + 1]);
+    if (other.x > key) {
+      key = other.x;
+      id = other.y;
     }
-    [[unroll]] for (uint j = 0; j < 4; ++j) {
-      if (keys[j] > key) {
-        key = keys[j];
-        id = base + j * workgroup_size;
+  }
+  const uint end = n_left > 0 ? 0 : n_quads();
+  for (uint base = lane; base < end; base += flight * workgroup_size) {
+    uvec4 bits[flight];
+    [[unroll]] for (uint j = 0; j < flight; ++j) {
+      bits[j] = token_bits(min(base + j * workgroup_size, end - 1));
+    }
+    [[unroll]] for (uint j = 0; j < flight; ++j) {
+      uvec4 ids;
+      const uvec4 keys = token_keys(min(base + j * workgroup_size, end - 1), bits[j], ids);
+      [[unroll]] for (uint c = 0; c < 4; ++c) {
+        if (keys[c] > key) {
+          key = keys[c];
+          id = ids[c];
+        }
       }
     }
   }
@@ -120,27 +192,34 @@ uint weight_of(uint key, float best_score, uint stage) {
   return weight < row.min_p_q24 ? 0 : fixed_exp(scaled);
 }
 
+/// The token drawn; of a slice, when its top k are listed, nothing yet.
 uint draw(uint lane) {
   const float best_score = score_of_key(best_key[0]);
   // Tokens kept: those with a larger key than last_key, and those with that key up to last_id.
   uint last_key = kKeyOfMinusInfinity + 1;
   uint last_id = ~0u;
-  uint n = pc.n_vocab;
   uvec2 target = uvec2(0);
   bool ties = false;  // fewer tokens with last_key are wanted than there are
   uint code = 0;
 
   for (uint stage = kStageTopK; stage <= kStageDraw; ++stage) {
     if (stage == kStageTopP && row.top_k <= kListSize && row.top_k < pc.n_vocab) {
-      for (uint i = lane; i < n; i += workgroup_size) {
-        const uint key = key_of(i);
-        if (key < last_key || (key == last_key && i > last_id)) continue;
-        const uint place = atomicAdd(list_size, 1);
-        list_key[place] = key;
-        list_id[place] = i;
+      const uint end = n_quads();
+      for (uint quad = lane; quad < end; quad += workgroup_size) {
+        uvec4 ids;
+        const uvec4 keys = load_keys(quad, ids);
+        for (uint c = 0; c < 4; ++c) {
+          const uint key = component(keys, c);
+          const uint id = component(ids, c);
+          if (key < last_key || (key == last_key && id > last_id)) continue;
+          const uint place = atomicAdd(list_size, 1);
+          list_key[place] = key;
+          list_id[place] = id;
+        }
       }
       barrier();
-      listed = true;
+      if (part == kSlice) return 0;
+      source = kListed;
       n = list_size;
     }
     if (stage == kStageTopK && row.top_k >= pc.n_vocab) continue;
@@ -156,17 +235,22 @@ uint draw(uint lane) {
     for (int shift = top_shift; shift >= 0; shift -= 8) {
       for (uint bin = lane; bin < kBins; bin += workgroup_size) mass_low[bin] = mass_high[bin] = 0;
       barrier();
-      for (uint i = lane; i < n; i += workgroup_size) {
-        const uint key = listed ? list_key[i] : key_of(i);
-        const uint id = listed ? list_id[i] : i;
-        if (key < last_key || (key == last_key && id > last_id)) continue;
-        if (among_ties && key != last_key) continue;
-        const uint item = by_id ? id : ~key;
-        if (shift < top_shift && item >> (shift + 8) != code) continue;
-        const uint weight = weight_of(key, best_score, stage);
-        const uint bin = (item >> shift) & (kBins - 1);
-        const uint before = atomicAdd(mass_low[bin], weight);
-        if (before + weight < before) atomicAdd(mass_high[bin], 1);
+      const uint end = n_quads();
+      for (uint quad = lane; quad < end; quad += workgroup_size) {
+        uvec4 ids;
+        const uvec4 keys = load_keys(quad, ids);
+        for (uint c = 0; c < 4; ++c) {
+          const uint key = component(keys, c);
+          const uint id = component(ids, c);
+          if (key < last_key || (key == last_key && id > last_id)) continue;
+          if (among_ties && key != last_key) continue;
+          const uint item = by_id ? id : ~key;
+          if (shift < top_shift && item >> (shift + 8) != code) continue;
+          const uint weight = weight_of(key, best_score, stage);
+          const uint bin = (item >> shift) & (kBins - 1);
+          const uint before = atomicAdd(mass_low[bin], weight);
+          if (before + weight < before) atomicAdd(mass_high[bin], 1);
+        }
       }
       barrier();
       for (uint group = lane; group < kBins / kGroup; group += workgroup_size) {
@@ -226,21 +310,56 @@ uint draw(uint lane) {
   return code;
 }
 
-/// The id of the row at `index`, for all invocations.
+bool draws() { return greedy_only == 0 && row.inverse_temperature != 0.0; }
+
+/// Whether slices leave all that choosing the row's token takes.
+bool is_left() {
+  if (greedy_only != 0) return true;
+  const bool is_short = row.top_k <= kListSize && 2 * (row.top_k + 1) <= pc.n_vocab / pc.n_slices;
+  return !counts_change && (!draws() || is_short);
+}
+
+/// What a slice leaves: its best token, and where the row draws the listed ones.
+void leave(uint lane, uint slice) {
+  const uint n_left = draws() ? 1 + row.top_k : 1;
+  for (uint i = lane; i < n_left; i += workgroup_size) {
+    uvec2 token = uvec2(kKeyOfMasked, 0);
+    if (i == 0) {
+      token = uvec2(best_key[0], best_id[0]);
+    } else if (i <= list_size) {
+      token = uvec2(list_key[i - 1], list_id[i - 1]);
+    }
+    const uint at = left_index(slice, i);
+    Keys(pc.scratch).v[at] = token.x;
+    Keys(pc.scratch).v[at + 1] = token.y;
+  }
+}
+
+/// The id of the row at `index`, for all invocations; with kSlice, of none.
 uint choose(uint lane, uint index) {
+  const uint slice = part == kSlice ? gl_WorkGroupID.x : 0;
+  const bool left = part != kWhole && is_left();
   first = index * pc.n_vocab;
-  listed = false;
-  adjusted = false;
-  if (greedy_only == 0) {
-    if (lane == 0) list_size = 0;  // find_best has barriers before it is used
-    adjusted = row.counts != uvec2(0) || row.mask != uvec2(0) || row.n_bias > 0;
-    if (adjusted) write_adjusted_keys(lane);
+  adjusted = greedy_only == 0 && (row.counts != uvec2(0) || row.mask != uvec2(0) || row.n_bias > 0);
+  source = kTokens;
+  begin = part == kSlice ? slice_begin(slice) : 0;
+  n = part == kSlice ? slice_begin(slice + 1) - begin : pc.n_vocab;
+  // Of rows that follow one another, slices have no part.
+  if (adjusted && (part != kChoice || counts_change)) write_adjusted_keys(lane);
+  if (part == kSlice && !left) return 0;
+  const bool chooses_left = part == kChoice && left;
+  if (greedy_only == 0 && lane == 0) list_size = 0;  // find_best has barriers before it is used
+  find_best(lane, chooses_left ? pc.n_slices : 0);
+  uint id = best_id[0];
+  if (draws() && best_key[0] > kKeyOfMinusInfinity) {
+    if (chooses_left) {
+      source = kLeft;
+      n = pc.n_slices * row.top_k;
+    }
+    id = draw(lane);
   }
-  find_best(lane);
-  if (greedy_only == 0 && row.inverse_temperature != 0.0 && best_key[0] > kKeyOfMinusInfinity) {
-    return draw(lane);
-  }
-  return best_id[0];
+  if (part == kSlice) leave(lane, slice);
+  return id;
 }
 
 void tell(uint id) {
@@ -253,13 +372,15 @@ void tell(uint id) {
 
 void main() {
   const uint lane = gl_LocalInvocationIndex;
-  uint index = gl_WorkGroupID.x;
+  uint index = part == kSlice ? gl_WorkGroupID.y : gl_WorkGroupID.x;
   row = SamplingRows(pc.rows).v[index];
   if (row.skip != 0) return;
   const uint last = index + (greedy_only == 0 ? row.n_followers : 0);
   counts_change = last > index;
+  if (part == kSlice && counts_change) return;
   while (true) {
     const uint id = choose(lane, index);
+    if (part == kSlice) return;
     if (lane == 0) tell(id);
     if (index == last || id != row.drafted) return;
     memoryBarrierBuffer();

@@ -1,8 +1,21 @@
 #include "shaders/sampling/sampling.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "shaders/common/tuning.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
+namespace {
+
+// SamplingSpec::part
+constexpr uint32_t kWhole = 0;
+constexpr uint32_t kSlice = 1;
+constexpr uint32_t kChoice = 2;
+
+}  // namespace
 
 static_assert(sizeof(SamplingRow) == 96, "GLSL strides by this");
 
@@ -26,13 +39,40 @@ bool Sampling::is_plain_greedy(const SamplingRow& row) {
   return row.inverse_temperature == 0 && row.counts == 0 && row.mask == 0 && row.n_bias == 0;
 }
 
-Result<Sampling> Sampling::plan(vk::PipelineLibrary& pipelines, Variant variant) {
+Sampling::Tuning Sampling::tuned(const vk::PipelineLibrary& pipelines, uint32_t n_vocab) {
+  const vk::DevicePlan& device = pipelines.device()->plan();
+  const uint32_t most = std::min(device.max_workgroup_invocations, device.max_workgroup_size[0]);
+  const vk::TuningRow& row =
+      take_row(pipelines, "sampling", vk::TuningFacts().set("vocab", n_vocab),
+               [&](const vk::TuningRow& one) {
+                 if (one.number("workgroup_size") > most) return "its workgroups are too large";
+                 const bool fits = one.number("slices") == 1 || n_vocab / one.number("slices") >= 4;
+                 return fits ? "" : "its slices of the vocabulary are too small";
+               });
+  return {.workgroup_size = row.number("workgroup_size"),
+          .flight = row.number("flight"),
+          .n_slices = row.number("slices")};
+}
+
+Result<Sampling> Sampling::plan(vk::PipelineLibrary& pipelines, Variant variant,
+                                const Tuning& tuning) {
   PUMICE_TRY(const vk::ShaderModule module, find_spirv("sampling"));
   const bool greedy = variant == Variant::kGreedy;
+  const auto declare = [&](uint32_t part) {
+    const SamplingSpec spec{.workgroup_size = tuning.workgroup_size,
+                            .greedy_only = greedy ? 1u : 0u,
+                            .part = part,
+                            .flight = tuning.flight};
+    return declare_kernel<SamplingPush>(
+        pipelines, module, spec,
+        fmt::format("sampling{}{}", greedy ? ".greedy" : "", part == kSlice ? ".slice" : ""));
+  };
   Sampling op;
-  PUMICE_TRY(op.pipeline_, declare_kernel<SamplingPush>(
-                               pipelines, module, SamplingSpec{.greedy_only = greedy ? 1u : 0u},
-                               greedy ? "sampling.greedy" : "sampling"));
+  op.n_slices_ = tuning.n_slices;
+  if (tuning.n_slices > 1) {
+    PUMICE_TRY(op.slices_, declare(kSlice));
+  }
+  PUMICE_TRY(op.choice_, declare(tuning.n_slices > 1 ? kChoice : kWhole));
   return op;
 }
 
@@ -43,10 +83,21 @@ void Sampling::record(vk::Recorder& recorder, const Args& args) const {
   push.sampled = args.sampled.address();
   push.scratch = args.scratch.address();
   push.n_vocab = args.n_vocab;
-  recorder.dispatch(*pipeline_, push, {args.n_rows},
+  push.n_slices = n_slices_;
+  vk::Cost cost{.bytes = uint64_t{args.n_rows} * args.n_vocab * 4, .flops = 0};
+  if (slices_ != nullptr) {
+    PUMICE_CHECK(args.n_vocab / n_slices_ >= 4, "sampling: slices hold what they leave");
+    recorder.dispatch(*slices_, push, {n_slices_, args.n_rows},
+                      {vk::reads(args.logits), vk::reads(args.rows), vk::writes(args.scratch),
+                       vk::reads(args.counts), vk::reads(args.tables)},
+                      cost);
+    cost.bytes = uint64_t{args.n_rows} * n_slices_ * 8;
+  }
+  recorder.dispatch(*choice_, push, {args.n_rows},
                     {vk::reads(args.logits), vk::reads(args.rows), vk::writes(args.sampled),
-                     vk::writes(args.scratch), vk::updates(args.counts), vk::reads(args.tables)},
-                    {.bytes = uint64_t{args.n_rows} * args.n_vocab * 4, .flops = 0});
+                     slices_ != nullptr ? vk::updates(args.scratch) : vk::writes(args.scratch),
+                     vk::updates(args.counts), vk::reads(args.tables)},
+                    cost);
 }
 
 }  // namespace pumice::ops

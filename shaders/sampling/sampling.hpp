@@ -23,12 +23,22 @@ class Sampling {
   enum class Variant { kGreedy, kFull };
   static bool is_plain_greedy(const SamplingRow& row);
 
+  /// What may be tuned (sampling.tune).
+  struct Tuning {
+    uint32_t workgroup_size = 128;  ///< a power of two
+    uint32_t flight = 1;            ///< 4 * flight tokens are loaded at a time by a lane, at most 4
+    /// Workgroups among which the vocabulary of a row is shared in a first stage, a dispatch of its
+    /// own, that leaves a second one few tokens to choose among; 1: one stage. Of at least 4 tokens.
+    uint32_t n_slices = 1;
+  };
+
   struct Args {
-    vk::BufferRange logits;   ///< float [n_rows][n_vocab]; any values
+    vk::BufferRange logits;   ///< float [n_rows][n_vocab]; any values. 16-byte aligned, and memory
+                              ///< up to a multiple of as much
     vk::BufferRange rows;     ///< SamplingRow [n_rows], 8-byte aligned; places all different
     vk::BufferRange sampled;  ///< uint32 [*]: receives each row's id at its place
-    vk::BufferRange scratch;  ///< uint32 [n_rows][n_vocab]; may be empty if no row has counts, mask
-                              ///< or bias
+    vk::BufferRange scratch;  ///< uint32 [n_rows][n_vocab], likewise; may be empty if no row has
+                              ///< counts, mask or bias, and there is one stage
     vk::BufferRange counts;   ///< holds whatever the rows' `counts` point to; no two rows the same
                               ///< that do not follow one another
     vk::BufferRange tables;   ///< holds whatever the rows' `mask` and `bias` point to
@@ -36,12 +46,16 @@ class Sampling {
     uint32_t n_vocab = 0;  ///< at most kMaxSampledVocabulary; n_rows * n_vocab below 2^32
   };
 
-  static Result<Sampling> plan(vk::PipelineLibrary& pipelines, Variant variant);
+  static Tuning tuned(const vk::PipelineLibrary& pipelines, uint32_t n_vocab);
+  static Result<Sampling> plan(vk::PipelineLibrary& pipelines, Variant variant,
+                               const Tuning& tuning);
 
   void record(vk::Recorder& recorder, const Args& args) const;
 
  private:
-  const vk::Pipeline* pipeline_ = nullptr;
+  uint32_t n_slices_ = 1;
+  const vk::Pipeline* slices_ = nullptr;  ///< if there are several
+  const vk::Pipeline* choice_ = nullptr;
 };
 
 }  // namespace pumice::ops

@@ -28,8 +28,10 @@ Result<PreparedOp> prepare(OpBed& bed, uint32_t n_rows, uint32_t n_vocab, bool g
   PUMICE_TRY(args.rows, bed.input(rows));
   PUMICE_TRY(args.sampled, bed.output(uint64_t{n_rows} * 4));
   sampled.output = args.sampled;
-  PUMICE_TRY(const Sampling op, Sampling::plan(bed.pipelines(), greedy ? Sampling::Variant::kGreedy
-                                                                       : Sampling::Variant::kFull));
+  PUMICE_TRY(args.scratch, bed.output(uint64_t{n_rows} * n_vocab * 4));
+  const auto variant = greedy ? Sampling::Variant::kGreedy : Sampling::Variant::kFull;
+  PUMICE_TRY(const Sampling op,
+             Sampling::plan(bed.pipelines(), variant, Sampling::tuned(bed.pipelines(), n_vocab)));
   return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
                     .expected = {std::move(sampled)}};
 }

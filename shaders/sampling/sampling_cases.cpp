@@ -15,6 +15,7 @@ struct Shape {
   uint32_t n_rows;
   uint32_t seed;
   bool plain_greedy;
+  uint32_t n_slices = 0;  ///< 0: as the device is tuned
 };
 
 /// Random numbers that are the same on every host.
@@ -246,7 +247,7 @@ void add_row(Inputs& inputs, Row row, bool skips) {
 }
 
 /// `skips`: every seventh row only pads the batch.
-Result<PreparedOp> prepare(OpBed& bed, std::vector<Row> rows, bool plain_greedy,
+Result<PreparedOp> prepare(OpBed& bed, std::vector<Row> rows, bool plain_greedy, uint32_t n_slices,
                            bool skips = true) {
   Inputs inputs;
   Sampling::Args args{.n_rows = static_cast<uint32_t>(rows.size()),
@@ -267,12 +268,13 @@ Result<PreparedOp> prepare(OpBed& bed, std::vector<Row> rows, bool plain_greedy,
   }
   PUMICE_TRY(args.rows, bed.input(inputs.rows));
   PUMICE_TRY(args.sampled, bed.output(inputs.expected_sampled.size() * 4));
-  if (!plain_greedy) {
+  Sampling::Tuning tuning = Sampling::tuned(bed.pipelines(), args.n_vocab);
+  if (n_slices != 0) tuning.n_slices = n_slices;
+  if (!plain_greedy || tuning.n_slices > 1) {
     PUMICE_TRY(args.scratch, bed.output(words * 4));
   }
-  PUMICE_TRY(const Sampling op,
-             Sampling::plan(bed.pipelines(),
-                            plain_greedy ? Sampling::Variant::kGreedy : Sampling::Variant::kFull));
+  const auto variant = plain_greedy ? Sampling::Variant::kGreedy : Sampling::Variant::kFull;
+  PUMICE_TRY(const Sampling op, Sampling::plan(bed.pipelines(), variant, tuning));
   return PreparedOp{
       .record =
           [=](vk::Recorder& recorder) {
@@ -284,31 +286,40 @@ Result<PreparedOp> prepare(OpBed& bed, std::vector<Row> rows, bool plain_greedy,
           {.name = "counts", .output = args.counts, .words = std::move(inputs.expected_counts)}}};
 }
 
+std::string slices_text(uint32_t n_slices) {
+  return n_slices == 0 ? "" : fmt::format(" slices={}", n_slices);
+}
+
 }  // namespace
 
 std::vector<OpCase> sampling_cases() {
   std::vector<OpCase> cases;
-  for (const Shape& shape :
-       {Shape{1, 16, 1, false}, Shape{2, 60, 2, false}, Shape{127, 60, 3, false},
-        Shape{128, 60, 4, false}, Shape{129, 60, 5, false}, Shape{512, 200, 6, false},
-        Shape{701, 100, 7, false}, Shape{32003, 40, 8, false}, Shape{70001, 9, 9, false},
-        Shape{300000, 3, 10, false}, Shape{1, 3, 11, true}, Shape{512, 40, 12, true},
-        Shape{32003, 9, 13, true}}) {
-    cases.push_back({.op = "sampling",
-                     .name = fmt::format("vocab={} rows={}{}", shape.n_vocab, shape.n_rows,
-                                         shape.plain_greedy ? " greedy" : ""),
-                     .prepare = [shape](OpBed& bed) {
-                       return prepare(bed, random_rows(shape), shape.plain_greedy);
-                     }});
+  for (const Shape& shape : {Shape{1, 16, 1, false},        Shape{2, 60, 2, false},
+                             Shape{127, 60, 3, false},      Shape{128, 60, 4, false},
+                             Shape{129, 60, 5, false},      Shape{512, 200, 6, false},
+                             Shape{701, 100, 7, false},     Shape{32003, 40, 8, false},
+                             Shape{70001, 9, 9, false},     Shape{300000, 3, 10, false},
+                             Shape{1, 3, 11, true},         Shape{512, 40, 12, true},
+                             Shape{32003, 9, 13, true},     Shape{129, 60, 5, false, 2},
+                             Shape{512, 200, 6, false, 4},  Shape{701, 100, 7, false, 8},
+                             Shape{701, 40, 14, true, 64},  Shape{32003, 40, 8, false, 16},
+                             Shape{32003, 9, 13, true, 32}, Shape{300000, 3, 10, false, 64}}) {
+    cases.push_back(
+        {.op = "sampling",
+         .name = fmt::format("vocab={} rows={}{}{}", shape.n_vocab, shape.n_rows,
+                             shape.plain_greedy ? " greedy" : "", slices_text(shape.n_slices)),
+         .prepare = [shape](OpBed& bed) {
+           return prepare(bed, random_rows(shape), shape.plain_greedy, shape.n_slices);
+         }});
   }
   cases.push_back({.op = "sampling", .name = "edges", .prepare = [](OpBed& bed) {
-                     return prepare(bed, edge_rows(), false);
+                     return prepare(bed, edge_rows(), false, 0);
                    }});
-  for (const uint32_t n_vocab : {5u, 701u}) {
+  for (const auto& [n_vocab, n_slices] : {std::pair(5u, 0u), {701u, 0u}, {701u, 4u}}) {
     cases.push_back({.op = "sampling",
-                     .name = fmt::format("vocab={} drafts", n_vocab),
-                     .prepare = [n_vocab](OpBed& bed) {
-                       return prepare(bed, draft_rows(n_vocab), false, false);
+                     .name = fmt::format("vocab={} drafts{}", n_vocab, slices_text(n_slices)),
+                     .prepare = [n_vocab = n_vocab, n_slices = n_slices](OpBed& bed) {
+                       return prepare(bed, draft_rows(n_vocab), false, n_slices, false);
                      }});
   }
   return cases;

@@ -1,5 +1,5 @@
 // Q2_K: a unit of scales and minima, then pairs of two sub-blocks each; half d, half dmin.
-#define WEIGHT_OFFSETS 1
+#define WEIGHT_OFFSETS 2
 const uint kTileCols = 256, kTileUnits = 5, kTileWords = 1;
 #include "common/weight_tile.glsl"
 const bool kHalfScales = true;

@@ -1,18 +1,21 @@
 // Q4_1: nibbles; half scale and half offset of each block.
-#define WEIGHT_OFFSETS 1
+#define WEIGHT_OFFSETS 8
 const uint kTileCols = 64, kTileUnits = 2, kTileWords = 2;
 #include "common/weight_tile.glsl"
 const bool kHalfScales = false;
 const bool kSignedCodes = false;
 
-void read_weight_header(inout WeightTile t) {}
+void read_weight_header(inout WeightTile t) {
+  t.header.xy = uvec2(weight_word(t, 0), weight_word(t, 1));
+}
 
 void read_weight_scales(WeightTile t, uint block, out vec2 scale, out vec2 offset) {
-  const vec2 both = exact_halves(weight_word(t, block));
+  const vec2 both = exact_halves(block == 0 ? t.header.x : t.header.y);
   scale = both.xx;
   offset = both.yy;
 }
 
+#define WEIGHT_NIBBLES 1
 struct WeightBlock {
   WeightUnit unit;
 };

@@ -1,5 +1,5 @@
 // Q4_K: a unit of K scales, then nibbles of a sub-block each.
-#define WEIGHT_OFFSETS 1
+#define WEIGHT_OFFSETS 8
 const uint kTileCols = 256, kTileUnits = 9, kTileWords = 0;
 #include "common/weight_tile.glsl"
 const bool kHalfScales = false;
@@ -7,6 +7,7 @@ const bool kSignedCodes = false;
 
 #include "common/weight_k_scales.glsl"
 
+#define WEIGHT_NIBBLES 1
 struct WeightBlock {
   WeightUnit unit;
 };

@@ -1,5 +1,5 @@
 // Q5_K: a unit of K scales, low nibbles of a sub-block each, two units of high bits.
-#define WEIGHT_OFFSETS 1
+#define WEIGHT_OFFSETS 16
 const uint kTileCols = 256, kTileUnits = 11, kTileWords = 0;
 #include "common/weight_tile.glsl"
 const bool kHalfScales = false;

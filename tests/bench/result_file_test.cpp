@@ -136,7 +136,7 @@ TEST(ResultFile, ReadsServeAndWhatGpuCheckWrote) {
     "unit": "TFLOP/s", "value": 9}]}, "models": [{"stage": "bench tiny", "records": [{"n_prompt": 1, "n_gen": 0,
     "samples_ns": [1]}]}, {"stage": "layers tiny", "records": {"bench": "layers"}}, {"stage": "ab", "records": null}]})");
   ASSERT_EQ(gpu_check.size(), 2u);
-  EXPECT_EQ(gpu_check[0].test, "f32");
+  EXPECT_EQ(gpu_check[0].test, "peak f32");
 }
 
 TEST(ResultFile, WhatIsForeignOrHostileIsNamedInOneLine) {

@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 MATRIX = HERE.parent / "matrix"
 ALLOWED = HERE / "allowed_spills.txt"
 # What is compiled unless others are named, longest first: they share the cores.
-PLATFORMS = ["intel-dg2", "nvidia-ad102", "adreno-750", "amd-navi31"]
+PLATFORMS = ["intel-dg2", "nvidia-ad102", "adreno-750", "adreno-830", "amd-navi31"]
 
 # Column of the table → the drivers' names for it; what several of them name is added up.
 COLUMNS = {

@@ -4,6 +4,8 @@
 //   pipeline_statistics [TYPE]     one JSON object a line: pipeline, and the driver's statistics by
 //                                  name; with a weight type ("Q4_K") only that one's, and not the
 //                                  check that no module was forgotten
+//   pipeline_statistics --hot      only of those whose hot loops are counted; also what a HotKernel
+//                                  says of each, by its members' names, and "listing"
 //
 // Nothing is allocated or submitted, so it runs on drivers without hardware
 // (tests/matrix/platforms.sh). Exit 1 when a pipeline does not compile, or when a module that the
@@ -22,6 +24,8 @@
 #include "shaders/rope/rope.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
 #include "shaders/spirv.hpp"
+#include "tests/compile_gate/hot_kernels.hpp"
+#include "tests/compile_gate/listing.hpp"
 #include "tests/shaders/plan_ops.hpp"
 #include "vk/device.hpp"
 
@@ -73,7 +77,9 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
     const Result<ops::Linear> linear = ops::Linear::plan(pipelines, types, math);
     if (!linear.ok() && linear.error().code != ErrorCode::kInvalidArgument) return linear.error();
   }
-  PUMICE_TRY_STATUS(ops::QuantizeX::plan(pipelines));
+  for (const auto form : {ops::XForm::kInt8, ops::XForm::kHalves}) {
+    PUMICE_TRY_STATUS(ops::QuantizeX::plan(pipelines, form));
+  }
   PUMICE_TRY_STATUS(test::plan_small_ops(pipelines, types));
   for (const auto kind : {ops::PeakMemory::Kind::kRead, ops::PeakMemory::Kind::kCopy}) {
     PUMICE_TRY_STATUS(ops::PeakMemory::plan(pipelines, kind));
@@ -165,6 +171,34 @@ Status check_complete(const vk::PipelineLibrary& pipelines) {
   return {};
 }
 
+/// Text that may have bytes which are none.
+std::string json_text(std::string_view text) {
+  std::string json = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte >= 0x7F) {
+      json += fmt::format("\\u{:04x}", byte);
+    } else {
+      if (c == '"' || c == '\\') json += '\\';
+      json += c;
+    }
+  }
+  return json + '"';
+}
+
+/// The beginning of a line: the closing brace is still to come.
+std::string statistics_line(const vk::Pipeline& pipeline,
+                            const std::vector<vk::PipelineStatistic>& statistics) {
+  std::string name = pipeline.label();
+  if (name != pipeline.module_name()) name += fmt::format(" {}", pipeline.module_name());
+  for (const auto& [id, value] : pipeline.constants()) name += fmt::format(" {}={}", id, value);
+  std::string line = fmt::format("{{\"pipeline\": {}", json_text(name));
+  for (const vk::PipelineStatistic& statistic : statistics) {
+    line += fmt::format(", {}: {}", json_text(statistic.name), statistic.value);
+  }
+  return line;
+}
+
 Status print_statistics(std::string_view only_type) {
   PUMICE_TRY(const std::shared_ptr<vk::Device> device, open_device());
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
@@ -174,14 +208,24 @@ Status print_statistics(std::string_view only_type) {
   PUMICE_TRY_STATUS(pipelines.compile());
   for (const vk::Pipeline* pipeline : pipelines.declared()) {
     PUMICE_TRY(const auto statistics, pipelines.statistics(*pipeline));
-    std::string name = pipeline->label();
-    if (name != pipeline->module_name()) name += fmt::format(" {}", pipeline->module_name());
-    for (const auto& [id, value] : pipeline->constants()) name += fmt::format(" {}={}", id, value);
-    std::string line = fmt::format("{{\"pipeline\": \"{}\"", name);
-    for (const vk::PipelineStatistic& statistic : statistics) {
-      line += fmt::format(", \"{}\": {}", statistic.name, statistic.value);
-    }
-    fmt::print("{}}}\n", line);
+    fmt::print("{}}}\n", statistics_line(*pipeline, statistics));
+  }
+  return {};
+}
+
+Status print_hot_kernels() {
+  PUMICE_TRY(const std::shared_ptr<vk::Device> device, open_device());
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  PUMICE_TRY(const auto kernels, test::declare_hot_kernels(pipelines));
+  for (const test::HotKernel& hot : kernels) {
+    PUMICE_TRY(const test::Listing listing, test::compile_listing(*device, *hot.pipeline));
+    fmt::print(
+        "{}, \"kernel\": {}, \"type\": {}, \"rows\": {}, \"head_dim\": {}, \"unit\": {}, "
+        "\"units\": {}, \"innermost\": {}, \"products\": {}, \"phases\": {}, \"trips\": {}, "
+        "\"listing\": {}}}\n",
+        statistics_line(*hot.pipeline, listing.statistics), json_text(hot.kernel),
+        json_text(hot.type), hot.rows, hot.head_dim, json_text(hot.unit), hot.units, hot.innermost,
+        hot.products, hot.phases, hot.trips, json_text(listing.text));
   }
   return {};
 }
@@ -190,7 +234,9 @@ Status print_statistics(std::string_view only_type) {
 }  // namespace pumice
 
 int main(int argc, char** argv) {
-  const pumice::Status status = pumice::print_statistics(argc > 1 ? argv[1] : "");
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  const pumice::Status status =
+      what == "--hot" ? pumice::print_hot_kernels() : pumice::print_statistics(what);
   if (status.ok()) return 0;
   fmt::print(stderr, "pipeline_statistics: {}\n", status.error().message);
   return 1;

@@ -42,15 +42,6 @@ build() { # PRESET [TARGET…], by default all
   cmake --build "build/$preset" -j "$jobs" ${1+--target "$@"}
 }
 
-# Some targets with every shader variant, by a glslc that knows all extensions, in build/matrix-cores.
-build_all_shaders() { # TARGET…
-  tests/matrix/fetch_drivers.sh toolchain || exit 77
-  [[ -e build/matrix-cores/build.ninja ]] ||
-    cmake --preset release -B build/matrix-cores -DPUMICE_REQUIRE_ALL_SHADERS=ON ${CI:+-DPUMICE_WARNINGS_AS_ERRORS=ON} \
-      -DVulkan_GLSLC_EXECUTABLE="$(fetched_glslc)"
-  cmake --build build/matrix-cores -j "$jobs" --target "$@"
-}
-
 # test_on DRIVER PRESET ctest-arguments…
 test_on() {
   local driver=$1 preset=$2
@@ -132,7 +123,7 @@ run_row() {
       PUMICE_VALIDATION=1 test_on lavapipe-26 release -L 'gpu|model' -LE 'slow|matrix' ;;
     matrix-cores)
       # Debian 12's glslc leaves out what the newer driver can run and the newer layers can check.
-      build_all_shaders pumice_shaders
+      tests/matrix/build_all_shaders.sh pumice_shaders
       tests/matrix/fetch_drivers.sh lavapipe-26 || exit 77
       export PUMICE_VALIDATION=1
       test_on lavapipe-26 matrix-cores -R '^(test_(variants|invariance|reuse|windows|engine)|spirv_val)$'
@@ -140,16 +131,19 @@ run_row() {
       GTEST_FILTER="*matrix*:*OnMatrixCores*:*ActivationsOf8Bits*:*InF16*-$rare_pairs$rare_sizes" \
         test_on lavapipe-26 matrix-cores -R '^test_(ops(_2)?|reference)$' ;;
     compile | compile-more)
-      build_all_shaders pipeline_statistics
-      local platforms=()
+      tests/matrix/build_all_shaders.sh pipeline_statistics
+      local platforms=() hot_loops=0
+      # Of all platforms that they are counted of.
+      [[ $1 == compile-more ]] || tests/compile_gate/hot_loops --check || hot_loops=$?
       [[ $1 == compile ]] || platforms=(--platform amd-{vega10,navi21,gfx1201} intel-bmg apple-13g)
-      tests/compile_gate/compile_gate.py build/matrix-cores/tests/compile_gate/pipeline_statistics "${platforms[@]}" ;;
+      tests/compile_gate/compile_gate.py build/matrix-cores/tests/compile_gate/pipeline_statistics "${platforms[@]}"
+      return "$hot_loops" ;;
     asan)
       sanitizer_environment
       # Without pure arithmetic at length: the reference of most families and of long sequences, splits of every
       # matrix, a simulated day. Without what is Python's: checks of the tree, pages, other programs' reports.
       GTEST_FILTER='-*LongSequences*:Families/Reference.*:GemvSplits.*' test_on lavapipe-25 asan -L unit \
-        -E '^(cli_(sim|report|peers)|api_abi|structure.*|spirv_val|mutation_lists|compile_gate_rules)$'
+        -E '^(cli_(sim|report|peers)|api_abi|structure.*|spirv_val|mutation_lists|(compile_gate|hot_loops)_rules)$'
       GTEST_FILTER='Families/Reference.LogitsAgree*/*_gemma4:*/*_gpt_oss:*/*_deepseek2:*/*_qwen35moe:*/*_falcon_h1-*Long*' \
         test_on lavapipe-25 asan -R '^test_models_reference$'
       # On a device, the two tests that take every path of the engine; the rest would say it again.

@@ -21,6 +21,9 @@ constexpr FlashAttention::Shape kWindowed{.n_heads = 6,
                                           .window = 41,
                                           .soft_cap = 2.0f};
 
+constexpr FlashAttention::Shape kManySplits{
+    .n_heads = 2, .n_kv_heads = 1, .head_dim = 64, .kv_type = KvType::kF32, .window = 110};
+
 struct AttentionRun {
   FlashAttention::Shape shape;
   uint32_t split_tokens = 0;
@@ -106,10 +109,22 @@ std::vector<std::byte> attention_in_chunks(OpBed& bed, AttentionRun& run,
   return *vk::download(bed.device(), args.y);
 }
 
+/// Of a row that sees up to 8 splits, from any on, and whose item has more: they are merged by 2
+/// groups of lanes that take 2 splits at a time.
+void expect_partials_keep_their_order(OpBed& bed, const FlashAttention::Tuning& tuning) {
+  AttentionRun run{.shape = kManySplits, .split_tokens = 16, .tuning = tuning};
+  run.tuning.reduce_workgroup_size = 32;
+  run.tuning.reduce_flight = 2;
+  const auto whole = attention_in_chunks(bed, run, {kTokens});
+  EXPECT_TRUE(whole == attention_in_chunks(bed, run, std::vector<uint32_t>(kTokens, 1)));
+  EXPECT_TRUE(whole == attention_in_chunks(bed, run, {1, 63, 2, 1, 60, 23}));
+}
+
 void expect_chunks_change_nothing(const std::shared_ptr<vk::Device>& device,
                                   const FlashAttention::Tuning& tuning) {
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
   OpBed bed(device, pipelines);
+  expect_partials_keep_their_order(bed, tuning);
   const std::vector<uint32_t> one_by_one(kTokens, 1);
   for (const FlashAttention::Shape& shape : {kShape, kWindowed}) {
     for (const uint32_t split : {0u, 64u}) {

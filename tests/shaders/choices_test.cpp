@@ -30,6 +30,7 @@
 #include "shaders/recurrence/recurrence.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/rope_kv/rope_kv.hpp"
+#include "shaders/sampling/sampling.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/paths.hpp"
 #include "tests/shaders/recorded_device.hpp"
@@ -283,6 +284,19 @@ void note_small_ops(Choices& choices, const std::shared_ptr<vk::Device>& device)
     PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));
     return {};
   });
+  for (const uint32_t n_vocab : {512u, 32000u, 128256u, 262144u}) {
+    ops::Sampling::Tuning tuning;
+    const Plan sampling = [&](vk::PipelineLibrary& pipelines) -> Status {
+      tuning = ops::Sampling::tuned(pipelines, n_vocab);
+      for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
+        PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant, tuning));
+      }
+      return {};
+    };
+    const std::string asked = fmt::format("sampling {}", n_vocab);
+    choices[asked] = declared_by(device, {}, sampling);
+    choices[asked] += fmt::format("; slices {}", tuning.n_slices);
+  }
   for (const uint32_t head_dim : {64u, 80u, 128u}) {
     for (const bool norms : {false, true}) {
       choices[fmt::format("rope_kv {}{}", head_dim, norms ? " norms" : "")] =

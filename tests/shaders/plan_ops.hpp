@@ -96,8 +96,11 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
                                      .has_d = true,
                                      .decay = ops::Recurrence::Decay::kState}));
   PUMICE_TRY_STATUS(ops::Combine::plan(pipelines));
-  for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
-    PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant));
+  for (const uint32_t n_vocab : {512u, 128256u}) {
+    const auto tuning = ops::Sampling::tuned(pipelines, n_vocab);
+    for (const auto variant : {ops::Sampling::Variant::kGreedy, ops::Sampling::Variant::kFull}) {
+      PUMICE_TRY_STATUS(ops::Sampling::plan(pipelines, variant, tuning));
+    }
   }
   return {};
 }

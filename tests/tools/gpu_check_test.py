@@ -95,14 +95,16 @@ class GpuCheck(CommandLineTest):
 
     def test_what_the_device_should_reach_is_beside_it(self):
         pack = self.pack()
-        (pack / "PERFORMANCE.md").write_text("# Limits\n\n| | a | b |\n|--|--|--|\n| no | 1 | 2 |\n\n"
-                                             "## Estimates\n\n| | H100 | llvmpipe |\n|--|--|--|\n| decode 1B | 45 | 7 |\n")
+        (pack / "PERFORMANCE.md").write_text("# Limits\n\n| | a | b |\n|--|--|--|\n| llvmpipe | 1 | 2 |\n\n"
+                                             "## Estimates\n\n| | decode | prompt |\n|--|--|--|\n| H100 | 1 % | 2 % |\n"
+                                             "| LLVMpipe | 7 % | - |\n")
         done = self.run_script(pack / "gpu-check", "--models", "none:f16", "--ab", "null", "--self-test", "rms_norm",
                                "--ops", "rms_norm", "--minutes", 1)
         self.assertEqual(done.returncode, 0, done.stderr)
         result = json.loads(next((pack / "results").glob("*.json")).read_text())
         if "llvmpipe" in result["device"]:
-            self.assertEqual(result["predicted"], [{"what": "decode 1B", "percent": "7"}])
+            self.assertEqual(result["predicted"], [{"what": "decode", "share": "7 %"},
+                                                   {"what": "prompt", "share": "-"}])
         else:
             self.assertEqual(result["predicted"], [])
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "shaders/quantize_x/quantize_x.h"
 
 namespace pumice {
 
@@ -48,12 +49,14 @@ class Touched {
             std::optional<uint32_t> member = {}) {
     matrices.push_back({group, member, n_rows});
   }
-  /// A matrix product of rows of so many numbers, which may want scratch memory.
-  void product(uint32_t n_columns) { columns.push_back(n_columns); }
+  /// A matrix product of so many rows of numbers for each of the step's, which may want scratch memory.
+  void product(uint32_t n_columns, uint32_t n_rows = 1) {
+    columns.push_back(n_rows * ((n_columns + HALVED_COLS - 1) / HALVED_COLS * HALVED_COLS));
+  }
 
   std::vector<BufferId> buffers;  ///< read or written
   std::vector<Rows> matrices;
-  std::vector<uint32_t> columns;  ///< of each product
+  std::vector<uint32_t> columns;  ///< of each product, with what halves of them are padded by
 };
 
 class BoundCall;

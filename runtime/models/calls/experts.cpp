@@ -38,6 +38,12 @@ class BoundExpertLinear final : public CallOfOp<call::ExpertLinear, ops::ExpertL
     matrix_ = weights.matrix(lowered.matrices[c.matrices][0]);
   }
 
+  uint64_t scratch_bytes(const SharedByCalls& shared, uint32_t n_rows) const override {
+    if (!shared.expert_gemm) return 0;
+    return shared.expert_gemm->x_bytes(uint64_t{n_rows} * (c.row_each ? c.n_used : 1),
+                                       matrix_.n_cols);
+  }
+
   void record(const StepContext& step) const override {
     const uint32_t x_rank_stride = c.row_each ? matrix_.n_cols : 0;
     if (const auto groups = groups_of(step, c)) {
@@ -46,6 +52,7 @@ class BoundExpertLinear final : public CallOfOp<call::ExpertLinear, ops::ExpertL
                                                       .x_stride = step.stride(c.x),
                                                       .x_rank_stride = x_rank_stride,
                                                       .groups = *groups,
+                                                      .scratch = step.shared.linear_scratch,
                                                       .bias = step.vector(c.bias),
                                                       .y = step.at(c.y),
                                                       .y_stride = c.n_rows});

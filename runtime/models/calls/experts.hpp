@@ -38,11 +38,13 @@ struct ExpertLinear {
   View y;
   uint32_t n_experts;
   uint32_t n_used;
-  uint32_t n_rows;  ///< of one expert
-  bool row_each;    ///< x has a row for each expert of a token, rather than one for all
+  uint32_t n_rows;     ///< of one expert
+  uint32_t n_columns;  ///< numbers of a row of x
+  bool row_each;       ///< x has a row for each expert of a token, rather than one for all
 
   void touch(Touched& t) const {
     t.buffer(x), t.buffer(routes), t.buffer(groups), t.buffer(y);
+    t.product(n_columns, row_each ? n_used : 1);
     t.rows(matrices, uint64_t{n_used} * n_rows);
   }
 };

@@ -1,5 +1,7 @@
 #include "models/calls/linear.hpp"
 
+#include <algorithm>
+
 #include "models/calls/bound_call.hpp"
 #include "shaders/gemv/gemv.hpp"
 #include "shaders/head_linear/head_linear.hpp"
@@ -59,6 +61,8 @@ std::vector<WeightMatrix> heads_apart(const call::HeadLinear& c, const WeightMat
 }
 
 class BoundHeadLinear final : public CallOfOp<call::HeadLinear, ops::HeadLinear> {
+  static constexpr uint32_t kHeadsAtOnce = call::HeadLinear::kHeadsAtOnce;
+
  public:
   using CallOfOp::CallOfOp;
 
@@ -68,7 +72,7 @@ class BoundHeadLinear final : public CallOfOp<call::HeadLinear, ops::HeadLinear>
   }
 
   uint64_t scratch_bytes(const SharedByCalls& shared, uint32_t n_rows) const override {
-    return heads_.empty() ? 0 : shared.linear.scratch_bytes(n_rows, {heads_.data(), 1});
+    return heads_.empty() ? 0 : kHeadsAtOnce * head_scratch_bytes(shared, n_rows);
   }
 
   void record(const StepContext& step) const override {
@@ -84,6 +88,12 @@ class BoundHeadLinear final : public CallOfOp<call::HeadLinear, ops::HeadLinear>
   }
 
  private:
+  uint64_t head_scratch_bytes(const SharedByCalls& shared, uint32_t n_rows) const {
+    constexpr uint64_t kAlignment = 16;
+    const uint64_t bytes = shared.linear.scratch_bytes(n_rows, {heads_.data(), 1});
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+
   void record_rows(const StepContext& step, uint32_t first_row, uint32_t n_rows) const {
     const auto from_row = [&](const View& view) {
       return step.at(view).from(StepContext::kFloatBytes * first_row * step.stride(view));
@@ -102,15 +112,21 @@ class BoundHeadLinear final : public CallOfOp<call::HeadLinear, ops::HeadLinear>
     const bool apart = step.shared.linear.uses_gemm(n_rows) && !step.shared.invariant;
     if (!apart || heads_.empty()) return op.record(step.recorder, args);
     const uint32_t y_head_dim = c.n_rows + c.x_head_dim - matrix_.n_cols;
-    for (uint32_t head = 0; head < c.n_heads; ++head) {
-      step.shared.linear.record(step.recorder,
-                                {.weights = heads_[head],
-                                 .x = from_row({c.x.buffer, c.x.first + head * c.x_head_dim}),
-                                 .x_stride = step.stride(c.x),
-                                 .y = from_row({c.y.buffer, c.y.first + head * y_head_dim}),
-                                 .y_stride = step.stride(c.y),
-                                 .rows = n_rows,
-                                 .scratch = step.shared.linear_scratch});
+    const uint64_t scratch_bytes = head_scratch_bytes(step.shared, n_rows);
+    for (uint32_t first = 0; first < c.n_heads; first += kHeadsAtOnce) {
+      std::vector<ops::Linear::Args> some;
+      for (uint32_t head = first; head < std::min(first + kHeadsAtOnce, c.n_heads); ++head) {
+        some.push_back(
+            {.weights = heads_[head],
+             .x = from_row({c.x.buffer, c.x.first + head * c.x_head_dim}),
+             .x_stride = step.stride(c.x),
+             .y = from_row({c.y.buffer, c.y.first + head * y_head_dim}),
+             .y_stride = step.stride(c.y),
+             .rows = n_rows,
+             .scratch = step.shared.linear_scratch.from((head - first) * scratch_bytes)});
+      }
+      for (const auto& head : some) step.shared.linear.record_x(step.recorder, {&head, 1});
+      for (const auto& head : some) step.shared.linear.record_products(step.recorder, {&head, 1});
     }
     op.record_kept(step.recorder, args);
   }

@@ -21,6 +21,9 @@ struct Linear {
 
 /// A matrix for each head, as op::HeadLinear.
 struct HeadLinear {
+  /// Whose x is in scratch memory at a time, where products read it in another form.
+  static constexpr uint32_t kHeadsAtOnce = 8;
+
   View x;
   GroupId matrices;  ///< one, the heads' rows one after the other
   View y;
@@ -34,7 +37,8 @@ struct HeadLinear {
   std::optional<uint32_t> attention_class;
 
   void touch(Touched& t) const {
-    t.buffer(x), t.buffer(y), t.rows(matrices, uint64_t{n_heads} * n_rows), t.product(n_columns);
+    t.buffer(x), t.buffer(y), t.rows(matrices, uint64_t{n_heads} * n_rows);
+    t.product(n_columns, kHeadsAtOnce);
   }
 };
 
