@@ -8,15 +8,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-const char* kind_name(LeverRow::Kind kind) {
-  switch (kind) {
-    case LeverRow::Kind::kReuse:
-      return "reuse";
-    case LeverRow::Kind::kWindow:
-      return "window";
-    default:
-      return "configuration";
-  }
+std::string_view kind_name(LeverRow::Kind kind) {
+  constexpr std::string_view kNames[] = {"configuration", "reuse", "window"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 Json interval_to_json(const RatioInterval& interval) {

@@ -23,18 +23,8 @@ struct Bound {
 
 /// Of keys or values that are kept so (docs/TUNING.md has what reference models lose).
 double kv_loss(KvType type) {
-  switch (type) {
-    case KvType::kF32:
-      return 0;
-    case KvType::kF16:
-      return 1e-6;
-    case KvType::kBF16:
-      return 2e-5;
-    case KvType::kQ8_0:
-      return 3e-4;
-    default:
-      return 8e-2;
-  }
+  constexpr double kLosses[kKvTypeNames.size()] = {0, 1e-6, 2e-5, 3e-4, 8e-2};
+  return kLosses[static_cast<size_t>(type)];
 }
 
 Bound bound_of(const std::set<std::string>& variants, KvTypes kv_type) {

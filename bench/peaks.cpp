@@ -208,14 +208,8 @@ Status measure_dispatches(Bench& bench) {
 }  // namespace
 
 std::string_view unit_name(Peak::Unit unit) {
-  switch (unit) {
-    case Peak::Unit::kGigabytesPerSecond:
-      return "GB/s";
-    case Peak::Unit::kTeraflops:
-      return "TFLOP/s";
-    default:
-      return "us";
-  }
+  constexpr std::string_view kNames[] = {"GB/s", "TFLOP/s", "us"};
+  return kNames[static_cast<size_t>(unit)];
 }
 
 double Peak::value() const {

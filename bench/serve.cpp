@@ -94,20 +94,226 @@ class ServeBench {
              const ServeOptions& options)
       : pipelines_(std::move(pipelines)), model_(std::move(model)), options_(options) {}
 
-  Result<ServeReport> run(const ServeProgress& progress);
+  Result<ServeReport> run(const ServeProgress& progress) {
+    ServeReport report;
+    PUMICE_TRY_STATUS(arrivals(progress, report));
+    begin(progress, "a shared system prompt");
+    PUMICE_TRY(report.shared, shared_prompt());
+    begin(progress, "an agent's growing context");
+    PUMICE_TRY(report.agent, agent());
+    begin(progress, "random cancels");
+    PUMICE_TRY(report.cancels, cancels());
+    begin(progress, "a repeated long prompt");
+    PUMICE_TRY(report.repeat, repeat());
+    return report;
+  }
+
   /// Fills in what streams beside a long prompt see.
-  Status arrivals(const ServeProgress& progress, ServeReport& report);
+  Status arrivals(const ServeProgress& progress, ServeReport& report) {
+    begin(progress, "calibration");
+    PUMICE_TRY_STATUS(measure_device());
+    report.long_prompt_tokens = long_tokens_;
+
+    begin(progress, "a long prompt in one piece");
+    PUMICE_TRY(const ArrivalRow monolithic, arrival("monolithic", long_tokens_, 0, report));
+    report.arrivals = {monolithic};
+    for (const uint32_t chunk : options_.chunk_tokens) {
+      if (chunk >= long_tokens_) continue;
+      begin(progress, fmt::format("chunks of {}", chunk));
+      PUMICE_TRY(const ArrivalRow row, arrival(std::to_string(chunk), chunk, 0, report));
+      report.arrivals.push_back(row);
+    }
+    const double target =
+        options_.tpot_target_s > 0 ? options_.tpot_target_s : default_tpot_target(report.arrivals);
+    begin(progress, "adaptive chunks");
+    PUMICE_TRY(const ArrivalRow adaptive, arrival("adaptive", long_tokens_, target, report));
+    report.arrivals.insert(report.arrivals.begin(), adaptive);
+    return {};
+  }
 
  private:
-  Result<Clients> clients(EngineOptions engine) const;
+  Result<Clients> clients(EngineOptions engine) const {
+    engine.kv_type = options_.kv_type;
+    engine.math = options_.math;
+    engine.greedy_only = true;
+    engine.cost = cost_;
+    PUMICE_TRY(std::unique_ptr<Engine> made, Engine::create(pipelines_, model_, engine));
+    return Clients(std::move(made), model_->program.n_vocab, options_);
+  }
+
   uint32_t arrival_window() const { return kStreamPrompt + long_tokens_ + 4096; }
-  Status measure_device();
+  /// What steps cost here, and from that the long prompt.
+  Status measure_device() {
+    PUMICE_TRY(Clients clients, this->clients({.context_tokens = 1024,
+                                               .n_sequences = options_.n_streams,
+                                               .token_budget = 512}));
+    PUMICE_TRY_STATUS(clients.engine().calibrate());
+    cost_ = clients.engine().scheduler().cost();
+    long_tokens_ = options_.long_prompt_tokens;
+    if (long_tokens_ == 0) {
+      StepShape shape;
+      shape.add_prefill(0, 512);
+      const double rate = 512 / std::max(cost_.predict(shape), 1e-9);
+      const double tokens = std::clamp(rate * kLongPromptSeconds, 512.0, double{kGpuPromptTokens});
+      long_tokens_ = static_cast<uint32_t>(tokens) / 128 * 128;
+    }
+    return {};
+  }
+
   Result<ArrivalRow> arrival(const std::string& name, uint32_t chunk_tokens, double target_s,
-                             ServeReport& report) const;
-  Result<SharedPromptResult> shared_prompt() const;
-  Result<std::vector<AgentTurn>> agent() const;
-  Result<CancelResult> cancels() const;
-  Result<RepeatResult> repeat() const;
+                             ServeReport& report) const {
+    const uint32_t window = arrival_window();
+    PUMICE_TRY(Clients clients,
+               this->clients({.context_tokens = window,
+                              .n_sequences = options_.n_streams + 1,
+                              .kv_blocks = (options_.n_streams * 4096 + window) / kKvBlockTokens,
+                              .token_budget = chunk_tokens + options_.n_streams + kKvBlockTokens,
+                              .chunk_tokens = chunk_tokens,
+                              .tpot_target_s = target_s}));
+    std::vector<RequestId> streams;
+    for (uint32_t i = 0; i < options_.n_streams; ++i) {
+      PUMICE_TRY(const RequestId id, clients.submit(clients.tokens(kStreamPrompt), 3500));
+      streams.push_back(id);
+    }
+    while (clients.times(streams.back()).size() < kStreamWarmUp) PUMICE_TRY_STATUS(clients.step());
+    const auto gaps_since = [&](double start) {
+      std::vector<double> gaps;
+      for (const RequestId id : streams) {
+        const std::vector<double>& times = clients.times(id);
+        for (size_t i = 1; i < times.size(); ++i) {
+          if (times[i] >= start) gaps.push_back(times[i] - times[i - 1]);
+        }
+      }
+      return gaps;
+    };
+    ArrivalRow row{.chunk = name, .target_s = target_s};
+    row.idle_gap_s = percentile(gaps_since(clients.times(streams.back())[8]), 0.5);
+
+    const double start = clients.engine().now();
+    const uint64_t computed = clients.engine().scheduler().telemetry().computed_tokens;
+    PUMICE_TRY(const RequestId prompt, clients.submit(clients.tokens(long_tokens_), 1));
+    PUMICE_TRY_STATUS(clients.finish(prompt));
+    const double seconds = clients.engine().now() - start;
+    const std::vector<double> gaps = gaps_since(start);
+    row.ttft_s = clients.ttft(prompt);
+    row.gap_p50_s = percentile(gaps, 0.5);
+    row.gap_p99_s = percentile(gaps, 0.99);
+    row.gap_max_s = percentile(gaps, 1);
+    row.prefill_iterations = clients.report(prompt).prefill_iterations;
+    const Telemetry& telemetry = clients.engine().scheduler().telemetry();
+    row.tokens_per_s = static_cast<double>(telemetry.computed_tokens - computed) / seconds;
+    if (target_s > 0) {
+      report.profile = clients.engine().scheduler().profile_json();
+      report.telemetry = telemetry_to_json(telemetry, clients.engine().kv_bytes_per_token());
+    }
+    return row;
+  }
+
+  Result<SharedPromptResult> shared_prompt() const {
+    SharedPromptResult result{.system_tokens = std::max(64u, long_tokens_ / 4)};
+    const uint32_t window = result.system_tokens + 128;
+    PUMICE_TRY(Clients clients,
+               this->clients({.context_tokens = window, .kv_blocks = 8 * window / kKvBlockTokens}));
+    const std::vector<TokenId> system = clients.tokens(result.system_tokens);
+    std::vector<double> ttft;
+    for (int user = 0; user < 8; ++user) {
+      std::vector<TokenId> prompt = system;
+      const std::vector<TokenId> question = clients.tokens(24);
+      prompt.insert(prompt.end(), question.begin(), question.end());
+      PUMICE_TRY(const RequestId id, clients.submit(prompt, 8));
+      PUMICE_TRY_STATUS(clients.finish(id));
+      ttft.push_back(clients.ttft(id));
+      result.warm_cached = static_cast<double>(clients.report(id).cache.cached_tokens) /
+                           static_cast<double>(prompt.size());
+    }
+    result.cold_ttft_s = ttft.front();
+    result.warm_ttft_s = percentile({ttft.begin() + 1, ttft.end()}, 0.5);
+    return result;
+  }
+
+  Result<std::vector<AgentTurn>> agent() const {
+    constexpr uint32_t kTurns = 6;
+    const uint32_t growth = std::max(32u, long_tokens_ / 16);
+    const uint32_t window = kTurns * (growth + 16) + 16;
+    PUMICE_TRY(Clients cached,
+               clients({.context_tokens = window, .kv_blocks = 2 * window / kKvBlockTokens}));
+    PUMICE_TRY(Clients uncached, clients({.context_tokens = window, .prefix_cache = false}));
+    std::vector<AgentTurn> turns;
+    std::vector<TokenId> context;
+    for (uint32_t turn = 0; turn < kTurns; ++turn) {
+      const std::vector<TokenId> more = cached.tokens(growth);
+      context.insert(context.end(), more.begin(), more.end());
+      PUMICE_TRY(const RequestId id, cached.submit(context, 16));
+      PUMICE_TRY_STATUS(cached.finish(id));
+      PUMICE_TRY(const RequestId again, uncached.submit(context, 1));
+      PUMICE_TRY_STATUS(uncached.finish(again));
+      turns.push_back({static_cast<uint32_t>(context.size()), cached.report(id).cache.cached_tokens,
+                       cached.ttft(id), uncached.ttft(again)});
+      const std::vector<TokenId>& answer = cached.output(id);
+      context.insert(context.end(), answer.begin(), answer.end());
+    }
+    return turns;
+  }
+
+  Result<CancelResult> cancels() const {
+    const uint32_t window = 512;
+    PUMICE_TRY(Clients clients,
+               this->clients({.context_tokens = window, .n_sequences = options_.n_streams}));
+    CancelResult result{.n_requests = options_.n_requests};
+    std::vector<RequestId> live;
+    uint32_t submitted = 0;
+    auto& random = clients.random();
+    while (submitted < options_.n_requests || !live.empty()) {
+      if (submitted < options_.n_requests) {
+        const auto length = static_cast<uint32_t>(16 + random() % 256);
+        PUMICE_TRY(const RequestId id, clients.submit(clients.tokens(length), 32));
+        live.push_back(id);
+        ++submitted;
+      }
+      for (uint64_t steps = random() % 4; steps > 0; --steps) PUMICE_TRY_STATUS(clients.step());
+      if (live.size() > options_.n_streams || submitted == options_.n_requests) {
+        const size_t victim = random() % live.size();
+        if (clients.engine().cancel(live[victim])) ++result.n_cancelled;
+        live.erase(live.begin() + static_cast<ptrdiff_t>(victim));
+      }
+    }
+    const KvCache& cache = clients.engine().scheduler().cache();
+    result.blocks_free = cache.n_free_pages();
+    result.blocks = cache.n_pages();
+    result.cancelled_kv_bytes = clients.engine().scheduler().telemetry().cancelled_kv_tokens *
+                                clients.engine().kv_bytes_per_token();
+    return result;
+  }
+
+  Result<RepeatResult> repeat() const {
+    RepeatResult result{.prompt_tokens = long_tokens_};
+    const uint32_t window = long_tokens_ + 32;
+    PUMICE_TRY(Clients clients,
+               this->clients({.context_tokens = window, .kv_blocks = 3 * window / kKvBlockTokens}));
+    const std::vector<TokenId> prompt = clients.tokens(long_tokens_);
+    PUMICE_TRY(const RequestId cold, clients.submit(prompt, 2));
+    PUMICE_TRY_STATUS(clients.finish(cold));
+    result.cold_ttft_s = clients.ttft(cold);
+    std::vector<double> cached;
+    for (int i = 0; i < 5; ++i) {
+      PUMICE_TRY(const RequestId id, clients.submit(prompt, 2));
+      PUMICE_TRY_STATUS(clients.finish(id));
+      cached.push_back(clients.ttft(id));
+    }
+    result.cached_ttft_s = percentile(cached, 0.5);
+    std::vector<double> look_ups;
+    for (int i = 0; i < 9; ++i) {
+      const std::vector<TokenId> other = clients.tokens(long_tokens_);
+      const KvCache& cache = clients.engine().scheduler().cache();
+      const auto start = std::chrono::steady_clock::now();
+      const HashedPrompt hashed = cache.hash_prompt(other);
+      const CacheReport found = cache.look_up(hashed);
+      const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+      if (found.cached_tokens == 0) look_ups.push_back(elapsed.count());
+    }
+    result.look_up_s = percentile(look_ups, 0.5);
+    return result;
+  }
 
   std::shared_ptr<vk::PipelineLibrary> pipelines_;
   std::shared_ptr<const Model> model_;
@@ -115,224 +321,6 @@ class ServeBench {
   CostModel cost_;
   uint32_t long_tokens_ = 0;
 };
-
-Result<Clients> ServeBench::clients(EngineOptions engine) const {
-  engine.kv_type = options_.kv_type;
-  engine.math = options_.math;
-  engine.greedy_only = true;
-  engine.cost = cost_;
-  PUMICE_TRY(std::unique_ptr<Engine> made, Engine::create(pipelines_, model_, engine));
-  return Clients(std::move(made), model_->program.n_vocab, options_);
-}
-
-/// What steps cost here, and from that the long prompt.
-Status ServeBench::measure_device() {
-  PUMICE_TRY(Clients clients,
-             this->clients(
-                 {.context_tokens = 1024, .n_sequences = options_.n_streams, .token_budget = 512}));
-  PUMICE_TRY_STATUS(clients.engine().calibrate());
-  cost_ = clients.engine().scheduler().cost();
-  long_tokens_ = options_.long_prompt_tokens;
-  if (long_tokens_ == 0) {
-    StepShape shape;
-    shape.add_prefill(0, 512);
-    const double rate = 512 / std::max(cost_.predict(shape), 1e-9);
-    const double tokens = std::clamp(rate * kLongPromptSeconds, 512.0, double{kGpuPromptTokens});
-    long_tokens_ = static_cast<uint32_t>(tokens) / 128 * 128;
-  }
-  return {};
-}
-
-Result<ArrivalRow> ServeBench::arrival(const std::string& name, uint32_t chunk_tokens,
-                                       double target_s, ServeReport& report) const {
-  const uint32_t window = arrival_window();
-  PUMICE_TRY(Clients clients,
-             this->clients({.context_tokens = window,
-                            .n_sequences = options_.n_streams + 1,
-                            .kv_blocks = (options_.n_streams * 4096 + window) / kKvBlockTokens,
-                            .token_budget = chunk_tokens + options_.n_streams + kKvBlockTokens,
-                            .chunk_tokens = chunk_tokens,
-                            .tpot_target_s = target_s}));
-  std::vector<RequestId> streams;
-  for (uint32_t i = 0; i < options_.n_streams; ++i) {
-    PUMICE_TRY(const RequestId id, clients.submit(clients.tokens(kStreamPrompt), 3500));
-    streams.push_back(id);
-  }
-  while (clients.times(streams.back()).size() < kStreamWarmUp) PUMICE_TRY_STATUS(clients.step());
-  const auto gaps_since = [&](double start) {
-    std::vector<double> gaps;
-    for (const RequestId id : streams) {
-      const std::vector<double>& times = clients.times(id);
-      for (size_t i = 1; i < times.size(); ++i) {
-        if (times[i] >= start) gaps.push_back(times[i] - times[i - 1]);
-      }
-    }
-    return gaps;
-  };
-  ArrivalRow row{.chunk = name, .target_s = target_s};
-  row.idle_gap_s = percentile(gaps_since(clients.times(streams.back())[8]), 0.5);
-
-  const double start = clients.engine().now();
-  const uint64_t computed = clients.engine().scheduler().telemetry().computed_tokens;
-  PUMICE_TRY(const RequestId prompt, clients.submit(clients.tokens(long_tokens_), 1));
-  PUMICE_TRY_STATUS(clients.finish(prompt));
-  const double seconds = clients.engine().now() - start;
-  const std::vector<double> gaps = gaps_since(start);
-  row.ttft_s = clients.ttft(prompt);
-  row.gap_p50_s = percentile(gaps, 0.5);
-  row.gap_p99_s = percentile(gaps, 0.99);
-  row.gap_max_s = percentile(gaps, 1);
-  row.prefill_iterations = clients.report(prompt).prefill_iterations;
-  const Telemetry& telemetry = clients.engine().scheduler().telemetry();
-  row.tokens_per_s = static_cast<double>(telemetry.computed_tokens - computed) / seconds;
-  if (target_s > 0) {
-    report.profile = clients.engine().scheduler().profile_json();
-    report.telemetry = telemetry_to_json(telemetry, clients.engine().kv_bytes_per_token());
-  }
-  return row;
-}
-
-Result<SharedPromptResult> ServeBench::shared_prompt() const {
-  SharedPromptResult result{.system_tokens = std::max(64u, long_tokens_ / 4)};
-  const uint32_t window = result.system_tokens + 128;
-  PUMICE_TRY(Clients clients,
-             this->clients({.context_tokens = window, .kv_blocks = 8 * window / kKvBlockTokens}));
-  const std::vector<TokenId> system = clients.tokens(result.system_tokens);
-  std::vector<double> ttft;
-  for (int user = 0; user < 8; ++user) {
-    std::vector<TokenId> prompt = system;
-    const std::vector<TokenId> question = clients.tokens(24);
-    prompt.insert(prompt.end(), question.begin(), question.end());
-    PUMICE_TRY(const RequestId id, clients.submit(prompt, 8));
-    PUMICE_TRY_STATUS(clients.finish(id));
-    ttft.push_back(clients.ttft(id));
-    result.warm_cached = static_cast<double>(clients.report(id).cache.cached_tokens) /
-                         static_cast<double>(prompt.size());
-  }
-  result.cold_ttft_s = ttft.front();
-  result.warm_ttft_s = percentile({ttft.begin() + 1, ttft.end()}, 0.5);
-  return result;
-}
-
-Result<std::vector<AgentTurn>> ServeBench::agent() const {
-  constexpr uint32_t kTurns = 6;
-  const uint32_t growth = std::max(32u, long_tokens_ / 16);
-  const uint32_t window = kTurns * (growth + 16) + 16;
-  PUMICE_TRY(Clients cached,
-             clients({.context_tokens = window, .kv_blocks = 2 * window / kKvBlockTokens}));
-  PUMICE_TRY(Clients uncached, clients({.context_tokens = window, .prefix_cache = false}));
-  std::vector<AgentTurn> turns;
-  std::vector<TokenId> context;
-  for (uint32_t turn = 0; turn < kTurns; ++turn) {
-    const std::vector<TokenId> more = cached.tokens(growth);
-    context.insert(context.end(), more.begin(), more.end());
-    PUMICE_TRY(const RequestId id, cached.submit(context, 16));
-    PUMICE_TRY_STATUS(cached.finish(id));
-    PUMICE_TRY(const RequestId again, uncached.submit(context, 1));
-    PUMICE_TRY_STATUS(uncached.finish(again));
-    turns.push_back({static_cast<uint32_t>(context.size()), cached.report(id).cache.cached_tokens,
-                     cached.ttft(id), uncached.ttft(again)});
-    const std::vector<TokenId>& answer = cached.output(id);
-    context.insert(context.end(), answer.begin(), answer.end());
-  }
-  return turns;
-}
-
-Result<CancelResult> ServeBench::cancels() const {
-  const uint32_t window = 512;
-  PUMICE_TRY(Clients clients,
-             this->clients({.context_tokens = window, .n_sequences = options_.n_streams}));
-  CancelResult result{.n_requests = options_.n_requests};
-  std::vector<RequestId> live;
-  uint32_t submitted = 0;
-  auto& random = clients.random();
-  while (submitted < options_.n_requests || !live.empty()) {
-    if (submitted < options_.n_requests) {
-      const auto length = static_cast<uint32_t>(16 + random() % 256);
-      PUMICE_TRY(const RequestId id, clients.submit(clients.tokens(length), 32));
-      live.push_back(id);
-      ++submitted;
-    }
-    for (uint64_t steps = random() % 4; steps > 0; --steps) PUMICE_TRY_STATUS(clients.step());
-    if (live.size() > options_.n_streams || submitted == options_.n_requests) {
-      const size_t victim = random() % live.size();
-      if (clients.engine().cancel(live[victim])) ++result.n_cancelled;
-      live.erase(live.begin() + static_cast<ptrdiff_t>(victim));
-    }
-  }
-  const KvCache& cache = clients.engine().scheduler().cache();
-  result.blocks_free = cache.n_free_pages();
-  result.blocks = cache.n_pages();
-  result.cancelled_kv_bytes = clients.engine().scheduler().telemetry().cancelled_kv_tokens *
-                              clients.engine().kv_bytes_per_token();
-  return result;
-}
-
-Result<RepeatResult> ServeBench::repeat() const {
-  RepeatResult result{.prompt_tokens = long_tokens_};
-  const uint32_t window = long_tokens_ + 32;
-  PUMICE_TRY(Clients clients,
-             this->clients({.context_tokens = window, .kv_blocks = 3 * window / kKvBlockTokens}));
-  const std::vector<TokenId> prompt = clients.tokens(long_tokens_);
-  PUMICE_TRY(const RequestId cold, clients.submit(prompt, 2));
-  PUMICE_TRY_STATUS(clients.finish(cold));
-  result.cold_ttft_s = clients.ttft(cold);
-  std::vector<double> cached;
-  for (int i = 0; i < 5; ++i) {
-    PUMICE_TRY(const RequestId id, clients.submit(prompt, 2));
-    PUMICE_TRY_STATUS(clients.finish(id));
-    cached.push_back(clients.ttft(id));
-  }
-  result.cached_ttft_s = percentile(cached, 0.5);
-  std::vector<double> look_ups;
-  for (int i = 0; i < 9; ++i) {
-    const std::vector<TokenId> other = clients.tokens(long_tokens_);
-    const KvCache& cache = clients.engine().scheduler().cache();
-    const auto start = std::chrono::steady_clock::now();
-    const HashedPrompt hashed = cache.hash_prompt(other);
-    const CacheReport found = cache.look_up(hashed);
-    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
-    if (found.cached_tokens == 0) look_ups.push_back(elapsed.count());
-  }
-  result.look_up_s = percentile(look_ups, 0.5);
-  return result;
-}
-
-Status ServeBench::arrivals(const ServeProgress& progress, ServeReport& report) {
-  begin(progress, "calibration");
-  PUMICE_TRY_STATUS(measure_device());
-  report.long_prompt_tokens = long_tokens_;
-
-  begin(progress, "a long prompt in one piece");
-  PUMICE_TRY(const ArrivalRow monolithic, arrival("monolithic", long_tokens_, 0, report));
-  report.arrivals = {monolithic};
-  for (const uint32_t chunk : options_.chunk_tokens) {
-    if (chunk >= long_tokens_) continue;
-    begin(progress, fmt::format("chunks of {}", chunk));
-    PUMICE_TRY(const ArrivalRow row, arrival(std::to_string(chunk), chunk, 0, report));
-    report.arrivals.push_back(row);
-  }
-  const double target =
-      options_.tpot_target_s > 0 ? options_.tpot_target_s : default_tpot_target(report.arrivals);
-  begin(progress, "adaptive chunks");
-  PUMICE_TRY(const ArrivalRow adaptive, arrival("adaptive", long_tokens_, target, report));
-  report.arrivals.insert(report.arrivals.begin(), adaptive);
-  return {};
-}
-
-Result<ServeReport> ServeBench::run(const ServeProgress& progress) {
-  ServeReport report;
-  PUMICE_TRY_STATUS(arrivals(progress, report));
-  begin(progress, "a shared system prompt");
-  PUMICE_TRY(report.shared, shared_prompt());
-  begin(progress, "an agent's growing context");
-  PUMICE_TRY(report.agent, agent());
-  begin(progress, "random cancels");
-  PUMICE_TRY(report.cancels, cancels());
-  begin(progress, "a repeated long prompt");
-  PUMICE_TRY(report.repeat, repeat());
-  return report;
-}
 
 }  // namespace
 

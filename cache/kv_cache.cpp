@@ -11,23 +11,9 @@ constexpr uint32_t kKeyWords = 2;
 }  // namespace
 
 std::string_view miss_reason_name(MissReason reason) {
-  switch (reason) {
-    case MissReason::kNone:
-      return "none";
-    case MissReason::kNoMatch:
-      return "no match";
-    case MissReason::kEvicted:
-      return "evicted";
-    case MissReason::kSalt:
-      return "salt";
-    case MissReason::kTail:
-      return "tail";
-    case MissReason::kModel:
-      return "model";
-    case MissReason::kGroup:
-      return "group";
-  }
-  return "unknown";
+  constexpr std::string_view kNames[kMissReasonCount] = {"none", "no match", "evicted", "salt",
+                                                         "tail", "model",    "group"};
+  return kNames[static_cast<size_t>(reason)];
 }
 
 KvCache::KvCache(const KvCacheOptions& options)

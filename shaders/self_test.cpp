@@ -205,17 +205,8 @@ class SelfTest {
 }  // namespace
 
 std::string_view state_name(State state) {
-  switch (state) {
-    case State::kNotRun:
-      return "not run";
-    case State::kPassed:
-      return "passed";
-    case State::kFailed:
-      return "failed";
-    case State::kNotSupported:
-      return "not supported";
-  }
-  return "";
+  constexpr std::string_view kNames[] = {"not run", "passed", "failed", "not supported"};
+  return kNames[static_cast<size_t>(state)];
 }
 
 ModuleNames SelfTestVerdict::rejected() const {

@@ -104,7 +104,23 @@ class Reader {
  public:
   Reader(const CLI::App& app, std::span<const std::string> words) : app_(app), words_(words) {}
 
-  Result<Arguments> read();
+  Result<Arguments> read() {
+    PUMICE_TRY_STATUS(read_command());
+    while (command_ != nullptr && !wants_help_ && !done()) PUMICE_TRY_STATUS(read_word());
+    std::vector<std::string>& words = arguments_.words;
+    if (command_ == nullptr || wants_help_) {
+      words = of_program_;
+      if (command_ != nullptr) words.push_back(command_->get_name());
+      if (wants_help_) words.emplace_back("--help");
+    } else {
+      PUMICE_TRY_STATUS(place_bare_words());
+      words = of_program_;
+      words.push_back(command_->get_name());
+      words.insert(words.end(), passed_.begin(), passed_.end());
+    }
+    std::ranges::reverse(words);
+    return arguments_;
+  }
 
  private:
   template <typename... Args>
@@ -116,21 +132,260 @@ class Reader {
 
   bool done() const { return at_ == words_.size(); }
 
-  Status read_command();
-  Status choose_command(const std::string& word);
-  Error misplaced_flag(const std::string& name) const;
-  Status read_word();
+  Status read_command() {
+    while (!done() && command_ == nullptr && !wants_help_) {
+      const std::string word = words_[at_];
+      if (word == "help" && at_ + 1 == words_.size()) {
+        wants_help_ = true;
+      } else if (word == "help") {
+        ++at_;
+        wants_help_ = true;
+        return choose_command(words_[at_]);
+      } else if (word == "version") {
+        of_program_.emplace_back("--version");
+      } else if (word == "--list-devices") {
+        return choose_command("info");
+      } else if (is_flag(word)) {
+        const size_t equals = word.find('=');
+        std::optional<std::string> value;
+        if (equals != word.npos) value = word.substr(equals + 1);
+        const std::string name = word.substr(0, equals);
+        ++at_;
+        PUMICE_TRY(const bool known, read_program_flag(name, value));
+        if (!known) return misplaced_flag(name);
+        continue;
+      } else {
+        PUMICE_TRY_STATUS(choose_command(word));
+      }
+      ++at_;
+    }
+    return {};
+  }
+
+  Status choose_command(const std::string& word) {
+    command_ = find_command(app_, word);
+    if (command_ != nullptr) return {};
+    for (const ForeignCommand& foreign : foreign_commands()) {
+      if (foreign.name != word) continue;
+      if (!foreign.alias.empty()) {
+        command_ = find_command(app_, std::string(foreign.alias));
+        if (command_ != nullptr) return {};
+      }
+      return refuse("there is no subcommand '{}': {}", word, foreign.text);
+    }
+    std::error_code error;
+    if (word.ends_with(".gguf") || std::filesystem::is_regular_file(from_utf8(word), error)) {
+      return refuse("'{}' is not a subcommand; to run a model: pumice run {}", printable(word),
+                    printable(word));
+    }
+    std::vector<std::string> names = command_names(app_);
+    names.insert(names.end(), {"help", "version"});
+    return refuse("unknown subcommand '{}'{}", printable(word), suggestion(word, names));
+  }
+
+  Error misplaced_flag(const std::string& name) const {
+    const std::string shown = printable(name);
+    for (const std::string& command : command_names(app_)) {
+      const CLI::App* const its = find_command(app_, command);
+      if (find_flag(*its, name) == nullptr) continue;
+      return refuse("'{}' belongs after a subcommand: pumice {} {} …", shown, command, shown);
+    }
+    return refuse("unknown flag '{}'", shown);
+  }
+
+  Status read_word() {
+    const std::string word = words_[at_++];
+    if (!is_flag(word)) {
+      bare_.push_back(word);
+      return {};
+    }
+    if (word == "--") {
+      while (!done()) bare_.push_back(words_[at_++]);
+      return {};
+    }
+    std::string name = word;
+    std::optional<std::string> value;
+    if (const size_t equals = word.find('='); equals != word.npos) {
+      name = word.substr(0, equals);
+      value = word.substr(equals + 1);
+    } else if (word.size() > 2 && word[1] != '-' && is_digit(word[2]) && !is_digit(word[1])) {
+      name = word.substr(0, 2);  // -n128
+      value = word.substr(2);
+    }
+    if (const CLI::Option* const flag = find_flag(*command_, name)) {
+      if (name != "--help" && name != "-h") return read_flag(*flag, name, value);
+    }
+    PUMICE_TRY(const bool of_program, read_program_flag(name, value));
+    if (of_program) return {};
+    PUMICE_TRY(const bool foreign, read_foreign(name, value));
+    if (!foreign) return unknown_flag(name);
+    return {};
+  }
+
   Status read_flag(const CLI::Option& flag, const std::string& name,
-                   const std::optional<std::string>& value);
+                   const std::optional<std::string>& value) {
+    const bool again = std::ranges::find(given_, &flag) != given_.end();
+    const bool takes_one = flag.get_items_expected_max() == 1 &&
+                           flag.get_multi_option_policy() == CLI::MultiOptionPolicy::Throw;
+    if (again && takes_one) return refuse("{} is given twice", name);
+    given_.push_back(&flag);
+    const std::string canonical = canonical_name(flag);
+    if (canonical != name) arguments_.typed[canonical] = name;
+    if (flag.get_items_expected_min() == 0) {
+      passed_.push_back(value ? fmt::format("{}={}", canonical, *value) : canonical);
+      if (!value && flag.get_items_expected_max() > 0 && !done() && !is_flag(words_[at_])) {
+        passed_.push_back(words_[at_++]);
+      }
+      return {};
+    }
+    std::string first;
+    if (value) {
+      first = *value;
+    } else {
+      PUMICE_TRY(first, take_value(name));
+    }
+    pass(flag, first);
+    while (flag.get_allow_extra_args() && !done() && !is_flag(words_[at_])) {
+      passed_.push_back(words_[at_++]);
+    }
+    return {};
+  }
+
   /// False where the table has no such flag for the command.
-  Result<bool> read_foreign(const std::string& name, std::optional<std::string> value);
+  Result<bool> read_foreign(const std::string& name, std::optional<std::string> value) {
+    if (command_->get_option_no_throw("--model") == nullptr) return false;
+    const auto fits = [&](const ForeignFlag& foreign) {
+      return is_in_list(foreign.names, name) &&
+             (foreign.commands.empty() || is_in_list(foreign.commands, command_->get_name()));
+    };
+    const auto found = std::ranges::find_if(foreign_flags(), fits);
+    if (found == foreign_flags().end()) return false;
+    if (found->use == ForeignFlag::Use::kAlias) {
+      PUMICE_TRY_STATUS(read_alias(*found, name, value));
+      return true;
+    }
+    if (!value && found->takes == ForeignFlag::Takes::kValue) {
+      PUMICE_TRY(value, take_value(name));
+    }
+    if (!value && found->takes == ForeignFlag::Takes::kSwitch) {
+      value = !done() && is_switch_value(words_[at_]) ? words_[at_++] : "on";
+    }
+    const bool harmless = value && is_in_list(found->harmless, *value);
+    if (found->use == ForeignFlag::Use::kRefused && !harmless) {
+      return refuse("{} is not supported: {}", name, found->text);
+    }
+    const std::string note =
+        harmless ? fmt::format("{} {}: ignored, as that is already so", name, printable(*value))
+                 : fmt::format("{}: ignored, {}", name, found->text);
+    const bool is_new = std::ranges::find(arguments_.notes, note) == arguments_.notes.end();
+    if (is_new) arguments_.notes.push_back(note);
+    return true;
+  }
+
   Status read_alias(const ForeignFlag& foreign, const std::string& name,
-                    const std::optional<std::string>& value);
-  Result<bool> read_program_flag(const std::string& name, const std::optional<std::string>& value);
-  Error unknown_flag(const std::string& name) const;
-  Result<std::string> take_value(const std::string& name);
-  Status place_bare_words();
-  Status place_model(const std::string& word);
+                    const std::optional<std::string>& value) {
+    std::string_view ours = foreign.text;
+    while (!ours.empty()) {
+      const size_t end = std::min(ours.find(' '), ours.size());
+      const CLI::Option* const flag = find_flag(*command_, std::string(ours.substr(0, end)));
+      ours.remove_prefix(std::min(end + 1, ours.size()));
+      if (flag == nullptr) continue;
+      // "--overflow shift": the flag with its value.
+      const bool has_value = !ours.empty() && !ours.starts_with("--");
+      return read_flag(*flag, name, has_value ? std::string(ours) : value);
+    }
+    return unknown_flag(name);
+  }
+
+  /// Flags that may stand anywhere.
+  Result<bool> read_program_flag(const std::string& name, const std::optional<std::string>& value) {
+    if (name == "--help" || name == "-h" || name == "--help-all") {
+      wants_help_ = true;
+      return true;
+    }
+    const bool is_version = name == "--version" || (name == "-v" && command_ == nullptr);
+    if (is_version) {
+      of_program_.insert(of_program_.begin(), "--version");
+      return true;
+    }
+    if (name != "--config") return false;
+    std::string file;
+    if (value) {
+      file = *value;
+    } else {
+      PUMICE_TRY(file, take_value(name));
+    }
+    of_program_.insert(of_program_.end(), {"--config", file});
+    return true;
+  }
+
+  Error unknown_flag(const std::string& name) const {
+    const std::string shown = printable(name);
+    std::vector<std::string> names;
+    for (const CLI::Option* const option : command_->get_options()) {
+      for (const std::string& its : option->get_lnames()) names.push_back(typed_name(its));
+    }
+    const std::string near = suggestion(name, names);
+    if (near.empty()) {
+      for (const std::string& other : command_names(app_)) {
+        if (find_flag(*find_command(app_, other), name) == nullptr) continue;
+        return refuse("pumice {} has no flag {}; pumice {} has", command_->get_name(), shown,
+                      other);
+      }
+    }
+    return refuse("unknown flag {}{}", shown, near);
+  }
+
+  Result<std::string> take_value(const std::string& name) {
+    if (done()) return refuse("{} needs a value", name);
+    return words_[at_++];
+  }
+
+  /// The model, and then the prompt; or what the command itself has without flags.
+  Status place_bare_words() {
+    const auto options = command_->get_options();
+    const bool takes_bare =
+        std::ranges::any_of(options, [](const CLI::Option* one) { return one->get_positional(); });
+    if (takes_bare) {
+      if (bare_.empty()) return {};
+      passed_.emplace_back("--");
+      passed_.insert(passed_.end(), bare_.begin(), bare_.end());
+      return {};
+    }
+    std::span<const std::string> rest = bare_;
+    const CLI::Option* const prompt = command_->get_option_no_throw("--prompt");
+    const bool has_model = is_given("--model") || is_given("--hf") || is_given("--synthetic");
+    if (!rest.empty() && !has_model && command_->get_option_no_throw("--model") != nullptr) {
+      PUMICE_TRY_STATUS(place_model(rest.front()));
+      rest = rest.subspan(1);
+    }
+    if (!rest.empty() && prompt != nullptr && !is_given("--prompt") && !is_given("--file")) {
+      pass(*prompt, rest.front());
+      rest = rest.subspan(1);
+      if (!rest.empty()) {
+        return refuse("unexpected argument '{}'; put a prompt of several words in quotes",
+                      printable(rest.front()));
+      }
+    }
+    if (rest.empty()) return {};
+    return refuse("unexpected argument '{}'", printable(rest.front()));
+  }
+
+  Status place_model(const std::string& word) {
+    const CLI::Option* const model = command_->get_option_no_throw("--model");
+    const CLI::Option* const hub = command_->get_option_no_throw("--hf");
+    std::error_code error;
+    const bool looks_like_path = word.ends_with(".gguf") && word.find(':') == word.npos;
+    const bool is_path = std::filesystem::exists(from_utf8(word), error) || looks_like_path ||
+                         word.starts_with('.') || word.starts_with('/');
+    const bool is_hub_name = !is_path && hub != nullptr && ModelName::parse(word).ok();
+    if (!is_path && !is_hub_name) {
+      return refuse("'{}' is neither a file nor a Hugging Face model such as user/repo:quant",
+                    printable(word));
+    }
+    pass(is_hub_name ? *hub : *model, word);
+    return {};
+  }
 
   bool is_given(const char* name) const {
     const CLI::Option* const flag = command_->get_option_no_throw(name);
@@ -152,278 +407,6 @@ class Reader {
   std::vector<std::string> bare_;  ///< words that belong to no flag
   Arguments arguments_;
 };
-
-Result<std::string> Reader::take_value(const std::string& name) {
-  if (done()) return refuse("{} needs a value", name);
-  return words_[at_++];
-}
-
-/// Flags that may stand anywhere.
-Result<bool> Reader::read_program_flag(const std::string& name,
-                                       const std::optional<std::string>& value) {
-  if (name == "--help" || name == "-h" || name == "--help-all") {
-    wants_help_ = true;
-    return true;
-  }
-  const bool is_version = name == "--version" || (name == "-v" && command_ == nullptr);
-  if (is_version) {
-    of_program_.insert(of_program_.begin(), "--version");
-    return true;
-  }
-  if (name != "--config") return false;
-  std::string file;
-  if (value) {
-    file = *value;
-  } else {
-    PUMICE_TRY(file, take_value(name));
-  }
-  of_program_.insert(of_program_.end(), {"--config", file});
-  return true;
-}
-
-Error Reader::misplaced_flag(const std::string& name) const {
-  const std::string shown = printable(name);
-  for (const std::string& command : command_names(app_)) {
-    const CLI::App* const its = find_command(app_, command);
-    if (find_flag(*its, name) == nullptr) continue;
-    return refuse("'{}' belongs after a subcommand: pumice {} {} …", shown, command, shown);
-  }
-  return refuse("unknown flag '{}'", shown);
-}
-
-Status Reader::choose_command(const std::string& word) {
-  command_ = find_command(app_, word);
-  if (command_ != nullptr) return {};
-  for (const ForeignCommand& foreign : foreign_commands()) {
-    if (foreign.name != word) continue;
-    if (!foreign.alias.empty()) {
-      command_ = find_command(app_, std::string(foreign.alias));
-      if (command_ != nullptr) return {};
-    }
-    return refuse("there is no subcommand '{}': {}", word, foreign.text);
-  }
-  std::error_code error;
-  if (word.ends_with(".gguf") || std::filesystem::is_regular_file(from_utf8(word), error)) {
-    return refuse("'{}' is not a subcommand; to run a model: pumice run {}", printable(word),
-                  printable(word));
-  }
-  std::vector<std::string> names = command_names(app_);
-  names.insert(names.end(), {"help", "version"});
-  return refuse("unknown subcommand '{}'{}", printable(word), suggestion(word, names));
-}
-
-Status Reader::read_command() {
-  while (!done() && command_ == nullptr && !wants_help_) {
-    const std::string word = words_[at_];
-    if (word == "help" && at_ + 1 == words_.size()) {
-      wants_help_ = true;
-    } else if (word == "help") {
-      ++at_;
-      wants_help_ = true;
-      return choose_command(words_[at_]);
-    } else if (word == "version") {
-      of_program_.emplace_back("--version");
-    } else if (word == "--list-devices") {
-      return choose_command("info");
-    } else if (is_flag(word)) {
-      const size_t equals = word.find('=');
-      std::optional<std::string> value;
-      if (equals != word.npos) value = word.substr(equals + 1);
-      const std::string name = word.substr(0, equals);
-      ++at_;
-      PUMICE_TRY(const bool known, read_program_flag(name, value));
-      if (!known) return misplaced_flag(name);
-      continue;
-    } else {
-      PUMICE_TRY_STATUS(choose_command(word));
-    }
-    ++at_;
-  }
-  return {};
-}
-
-Status Reader::read_flag(const CLI::Option& flag, const std::string& name,
-                         const std::optional<std::string>& value) {
-  const bool again = std::ranges::find(given_, &flag) != given_.end();
-  const bool takes_one = flag.get_items_expected_max() == 1 &&
-                         flag.get_multi_option_policy() == CLI::MultiOptionPolicy::Throw;
-  if (again && takes_one) return refuse("{} is given twice", name);
-  given_.push_back(&flag);
-  const std::string canonical = canonical_name(flag);
-  if (canonical != name) arguments_.typed[canonical] = name;
-  if (flag.get_items_expected_min() == 0) {
-    passed_.push_back(value ? fmt::format("{}={}", canonical, *value) : canonical);
-    if (!value && flag.get_items_expected_max() > 0 && !done() && !is_flag(words_[at_])) {
-      passed_.push_back(words_[at_++]);
-    }
-    return {};
-  }
-  std::string first;
-  if (value) {
-    first = *value;
-  } else {
-    PUMICE_TRY(first, take_value(name));
-  }
-  pass(flag, first);
-  while (flag.get_allow_extra_args() && !done() && !is_flag(words_[at_])) {
-    passed_.push_back(words_[at_++]);
-  }
-  return {};
-}
-
-Status Reader::read_alias(const ForeignFlag& foreign, const std::string& name,
-                          const std::optional<std::string>& value) {
-  std::string_view ours = foreign.text;
-  while (!ours.empty()) {
-    const size_t end = std::min(ours.find(' '), ours.size());
-    const CLI::Option* const flag = find_flag(*command_, std::string(ours.substr(0, end)));
-    ours.remove_prefix(std::min(end + 1, ours.size()));
-    if (flag == nullptr) continue;
-    // "--overflow shift": the flag with its value.
-    const bool has_value = !ours.empty() && !ours.starts_with("--");
-    return read_flag(*flag, name, has_value ? std::string(ours) : value);
-  }
-  return unknown_flag(name);
-}
-
-Result<bool> Reader::read_foreign(const std::string& name, std::optional<std::string> value) {
-  if (command_->get_option_no_throw("--model") == nullptr) return false;
-  const auto fits = [&](const ForeignFlag& foreign) {
-    return is_in_list(foreign.names, name) &&
-           (foreign.commands.empty() || is_in_list(foreign.commands, command_->get_name()));
-  };
-  const auto found = std::ranges::find_if(foreign_flags(), fits);
-  if (found == foreign_flags().end()) return false;
-  if (found->use == ForeignFlag::Use::kAlias) {
-    PUMICE_TRY_STATUS(read_alias(*found, name, value));
-    return true;
-  }
-  if (!value && found->takes == ForeignFlag::Takes::kValue) {
-    PUMICE_TRY(value, take_value(name));
-  }
-  if (!value && found->takes == ForeignFlag::Takes::kSwitch) {
-    value = !done() && is_switch_value(words_[at_]) ? words_[at_++] : "on";
-  }
-  const bool harmless = value && is_in_list(found->harmless, *value);
-  if (found->use == ForeignFlag::Use::kRefused && !harmless) {
-    return refuse("{} is not supported: {}", name, found->text);
-  }
-  const std::string note =
-      harmless ? fmt::format("{} {}: ignored, as that is already so", name, printable(*value))
-               : fmt::format("{}: ignored, {}", name, found->text);
-  const bool is_new = std::ranges::find(arguments_.notes, note) == arguments_.notes.end();
-  if (is_new) arguments_.notes.push_back(note);
-  return true;
-}
-
-Error Reader::unknown_flag(const std::string& name) const {
-  const std::string shown = printable(name);
-  std::vector<std::string> names;
-  for (const CLI::Option* const option : command_->get_options()) {
-    for (const std::string& its : option->get_lnames()) names.push_back(typed_name(its));
-  }
-  const std::string near = suggestion(name, names);
-  if (near.empty()) {
-    for (const std::string& other : command_names(app_)) {
-      if (find_flag(*find_command(app_, other), name) == nullptr) continue;
-      return refuse("pumice {} has no flag {}; pumice {} has", command_->get_name(), shown, other);
-    }
-  }
-  return refuse("unknown flag {}{}", shown, near);
-}
-
-Status Reader::read_word() {
-  const std::string word = words_[at_++];
-  if (!is_flag(word)) {
-    bare_.push_back(word);
-    return {};
-  }
-  if (word == "--") {
-    while (!done()) bare_.push_back(words_[at_++]);
-    return {};
-  }
-  std::string name = word;
-  std::optional<std::string> value;
-  if (const size_t equals = word.find('='); equals != word.npos) {
-    name = word.substr(0, equals);
-    value = word.substr(equals + 1);
-  } else if (word.size() > 2 && word[1] != '-' && is_digit(word[2]) && !is_digit(word[1])) {
-    name = word.substr(0, 2);  // -n128
-    value = word.substr(2);
-  }
-  if (const CLI::Option* const flag = find_flag(*command_, name)) {
-    if (name != "--help" && name != "-h") return read_flag(*flag, name, value);
-  }
-  PUMICE_TRY(const bool of_program, read_program_flag(name, value));
-  if (of_program) return {};
-  PUMICE_TRY(const bool foreign, read_foreign(name, value));
-  if (!foreign) return unknown_flag(name);
-  return {};
-}
-
-Status Reader::place_model(const std::string& word) {
-  const CLI::Option* const model = command_->get_option_no_throw("--model");
-  const CLI::Option* const hub = command_->get_option_no_throw("--hf");
-  std::error_code error;
-  const bool looks_like_path = word.ends_with(".gguf") && word.find(':') == word.npos;
-  const bool is_path = std::filesystem::exists(from_utf8(word), error) || looks_like_path ||
-                       word.starts_with('.') || word.starts_with('/');
-  const bool is_hub_name = !is_path && hub != nullptr && ModelName::parse(word).ok();
-  if (!is_path && !is_hub_name) {
-    return refuse("'{}' is neither a file nor a Hugging Face model such as user/repo:quant",
-                  printable(word));
-  }
-  pass(is_hub_name ? *hub : *model, word);
-  return {};
-}
-
-/// The model, and then the prompt; or what the command itself has without flags.
-Status Reader::place_bare_words() {
-  const auto options = command_->get_options();
-  const bool takes_bare =
-      std::ranges::any_of(options, [](const CLI::Option* one) { return one->get_positional(); });
-  if (takes_bare) {
-    if (bare_.empty()) return {};
-    passed_.emplace_back("--");
-    passed_.insert(passed_.end(), bare_.begin(), bare_.end());
-    return {};
-  }
-  std::span<const std::string> rest = bare_;
-  const CLI::Option* const prompt = command_->get_option_no_throw("--prompt");
-  const bool has_model = is_given("--model") || is_given("--hf") || is_given("--synthetic");
-  if (!rest.empty() && !has_model && command_->get_option_no_throw("--model") != nullptr) {
-    PUMICE_TRY_STATUS(place_model(rest.front()));
-    rest = rest.subspan(1);
-  }
-  if (!rest.empty() && prompt != nullptr && !is_given("--prompt") && !is_given("--file")) {
-    pass(*prompt, rest.front());
-    rest = rest.subspan(1);
-    if (!rest.empty()) {
-      return refuse("unexpected argument '{}'; put a prompt of several words in quotes",
-                    printable(rest.front()));
-    }
-  }
-  if (rest.empty()) return {};
-  return refuse("unexpected argument '{}'", printable(rest.front()));
-}
-
-Result<Arguments> Reader::read() {
-  PUMICE_TRY_STATUS(read_command());
-  while (command_ != nullptr && !wants_help_ && !done()) PUMICE_TRY_STATUS(read_word());
-  std::vector<std::string>& words = arguments_.words;
-  if (command_ == nullptr || wants_help_) {
-    words = of_program_;
-    if (command_ != nullptr) words.push_back(command_->get_name());
-    if (wants_help_) words.emplace_back("--help");
-  } else {
-    PUMICE_TRY_STATUS(place_bare_words());
-    words = of_program_;
-    words.push_back(command_->get_name());
-    words.insert(words.end(), passed_.begin(), passed_.end());
-  }
-  std::ranges::reverse(words);
-  return arguments_;
-}
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 #include "bench/build_info.hpp"
 #include "bench/records.hpp"
 #include "tools/command.hpp"
-#include "tools/flag_values.hpp"
+#include "tools/flags.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -127,11 +127,8 @@ void add_serve(CLI::App& command, BenchOptions& options) {
       "--serve", options.serve,
       "Several requests at once: streams beside a long prompt, shared prompts, an agent's growing "
       "context, cancels");
-  command
-      .add_option("--streams", options.n_streams,
-                  "With --serve or --advise: requests that decode all the while")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 256u));
+  add_number(command, "--streams", options.n_streams, 1u, 256u,
+             "With --serve or --advise: requests that decode all the while");
   command
       .add_option("--long-prompt", options.long_prompt_tokens,
                   "With --serve: tokens of the long prompt (default: 8192, or what this device "
@@ -198,13 +195,9 @@ void add_output(CLI::App& command, BenchOptions& options) {
       .add_option("-r,--repetitions", options.repetitions,
                   "Samples of each measurement (default 5)")
       ->check(CLI::Range(1u, 1000u));
-  command.add_option("-o,--output", options.output, "Output format")
-      ->check(CLI::IsMember(formats))
-      ->capture_default_str();
+  add_choice(command, "-o,--output", options.output, formats, "Output format");
   formats.insert(formats.begin(), "none");
-  command.add_option("--output-err,--oe", options.error_output, "The same to stderr")
-      ->check(CLI::IsMember(formats))
-      ->capture_default_str();
+  add_choice(command, "--output-err,--oe", options.error_output, formats, "The same to stderr");
 }
 
 }  // namespace
@@ -251,29 +244,28 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
   CLI::App* command = app.add_subcommand(
       "bench",
       "Measure a model, or every kernel; without flags a synthetic model sized for this device");
-  const auto group = [command](const std::string& name, const std::function<void()>& add) {
-    const std::vector<CLI::Option*> before = command->get_options();
-    add();
-    for (CLI::Option* const option : command->get_options()) {
-      const bool is_new = std::ranges::find(before, option) == before.end();
-      if (is_new) option->group(name);
-    }
-  };
-  group("Model and device", [&] {
-    options->model.add_to(*command, "auto", "f16");
-    options->model.add_synthetic_to(*command);
-  });
-  group("Tests", [&] { add_tests(*command, *options); });
-  group("Output", [&] { add_output(*command, *options); });
-  group("Instead: kernels by themselves", [&] { add_ops(*command, *options); });
-  group("Instead: where time goes and could go", [&] {
-    add_explain(*command, *options);
-    add_layers(*command, *options);
-  });
-  group("Instead: several requests at once", [&] { add_serve(*command, *options); });
-  group("Instead: beside a program that draws", [&] { options->frames.add_to(*command); });
-  group("Instead: what a choice is worth", [&] { options->levers.add_to(*command); });
-  group("Instead: files of results", [&] { add_compare(*command, *options); });
+  const auto group = [command](const char* name) { command->option_defaults()->group(name); };
+  group("Model and device");
+  options->model.add_to(*command, "auto", "f16");
+  options->model.add_synthetic_to(*command);
+  group("Tests");
+  add_tests(*command, *options);
+  group("Output");
+  add_output(*command, *options);
+  group("Instead: kernels by themselves");
+  add_ops(*command, *options);
+  group("Instead: where time goes and could go");
+  add_explain(*command, *options);
+  add_layers(*command, *options);
+  group("Instead: several requests at once");
+  add_serve(*command, *options);
+  group("Instead: beside a program that draws");
+  options->frames.add_to(*command);
+  group("Instead: what a choice is worth");
+  options->levers.add_to(*command);
+  group("Instead: files of results");
+  add_compare(*command, *options);
+  group(kDefaultGroup);
   command->footer(
       "Lists: 128,512 or 512-2048+512 or 1-64*2; every combination is a test. Tests are named as\n"
       "in llama-bench: pp512 reads 512 tokens, tg128 generates 128, pp512+tg128 does both,\n"

@@ -8,7 +8,7 @@
 
 #include "bench/frame_impact.hpp"
 #include "tools/bench.hpp"
-#include "tools/flag_values.hpp"
+#include "tools/flags.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 #include "vk/device.hpp"
@@ -27,18 +27,13 @@ void FrameFlags::add_to(CLI::App& command) {
       "--frame-impact", asked_for,
       "A render loop beside generation: what frames take longer, what slices took against what was "
       "asked, and tokens per second, for budgets of 1 to 10 ms a frame and for none");
-  command
-      .add_option("--frame-ms", work_ms, "With --frame-impact: milliseconds that a frame computes")
-      ->check(number_in(0.01, 1000))
-      ->capture_default_str()
+  add_number(command, "--frame-ms", work_ms, 0.01, 1000,
+             "With --frame-impact: milliseconds that a frame computes")
       ->needs(frames);
-  command.add_option("--frame-rate", rate, "With --frame-impact: frames a second")
-      ->check(number_in(1, 1000))
-      ->capture_default_str()
+  add_number(command, "--frame-rate", rate, 1, 1000, "With --frame-impact: frames a second")
       ->needs(frames);
-  command.add_option("--frame-seconds", seconds, "With --frame-impact: seconds for each budget")
-      ->check(number_in(0.01, 3600))
-      ->capture_default_str()
+  add_number(command, "--frame-seconds", seconds, 0.01, 3600,
+             "With --frame-impact: seconds for each budget")
       ->needs(frames);
   command
       .add_flag("--frame-own-queue", own_queue,

@@ -16,7 +16,7 @@
 #include "models/vocabulary_loader.hpp"
 #include "text/utf8.hpp"
 #include "tools/command.hpp"
-#include "tools/flag_values.hpp"
+#include "tools/flags.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/model_options.hpp"
 #include "tools/terminal.hpp"
@@ -220,12 +220,9 @@ Command add_embed(CLI::App& app) {
   CLI::App* command = app.add_subcommand("embed", "Turn texts into vectors, with a model for that");
   options->model.add_to(*command, "auto", "f32");
   command->remove_option(command->get_option("--profile"));
-  command
-      ->add_option("-b,--batch-size", options->model.token_budget,
-                   "Maximum tokens computed in one step, of whole texts")
-      ->envname("PUMICE_BATCH_SIZE")
-      ->capture_default_str()
-      ->check(CLI::Range(kKvBlockTokens, 1u << 16));
+  add_number(*command, "-b,--batch-size", options->model.token_budget, kKvBlockTokens, 1u << 16,
+             "Maximum tokens computed in one step, of whole texts")
+      ->envname("PUMICE_BATCH_SIZE");
   CLI::Option* prompt =
       command->add_option("-p,--prompt", options->prompts, "A text; may be given several times");
   prompt->allow_extra_args(false);

@@ -17,6 +17,7 @@
 #include "models/program_tensors.hpp"
 #include "models/state_layout.hpp"
 #include "shaders/spirv.hpp"
+#include "tools/flags.hpp"
 #include "tools/model_options.hpp"
 #include "tools/terminal.hpp"
 
@@ -220,38 +221,24 @@ Json fit_json(const Fit& fit, const std::string& name, const FitOptions& options
 }  // namespace
 
 void FitOptions::add_to(CLI::App& app, CLI::Option* fit) {
-  const char* const group = "With --fit";
+  app.option_defaults()->group("With --fit");
   const std::vector<std::string> kv_types(kKvTypeNames.begin(), kKvTypeNames.end());
   app.add_option("--synthetic", synthetic,
                  "Instead of -m: the shape of a real model, PRESET[:TYPE] (pumice synth --list)")
       ->needs(fit)
-      ->excludes("--model")
-      ->group(group);
+      ->excludes("--model");
   app.add_option("-c,--ctx-size", context_tokens, "Context in tokens (default, and 0: the model's)")
       ->needs(fit)
-      ->check(CLI::Range(0u, 1u << 24))
-      ->group(group);
-  app.add_option("--cache-type-k,--ctk", kv_type_k, "Type of cached keys")
-      ->needs(fit)
-      ->capture_default_str()
-      ->check(CLI::IsMember(kv_types))
-      ->group(group);
-  app.add_option("--cache-type-v,--ctv", kv_type_v, "Type of cached values")
-      ->needs(fit)
-      ->capture_default_str()
-      ->check(CLI::IsMember(kv_types))
-      ->group(group);
-  app.add_option("-b,--batch-size", token_budget, "Maximum tokens computed in one step")
-      ->needs(fit)
-      ->capture_default_str()
-      ->check(CLI::Range(kKvBlockTokens, 1u << 16))
-      ->group(group);
-  app.add_option("--ubatch-size,--ub", chunk_tokens,
-                 "Maximum prompt tokens computed in one step; takes no memory of its own")
-      ->needs(fit)
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 1u << 16))
-      ->group(group);
+      ->check(CLI::Range(0u, 1u << 24));
+  add_choice(app, "--cache-type-k,--ctk", kv_type_k, kv_types, "Type of cached keys")->needs(fit);
+  add_choice(app, "--cache-type-v,--ctv", kv_type_v, kv_types, "Type of cached values")->needs(fit);
+  add_number(app, "-b,--batch-size", token_budget, kKvBlockTokens, 1u << 16,
+             "Maximum tokens computed in one step")
+      ->needs(fit);
+  add_number(app, "--ubatch-size,--ub", chunk_tokens, 1u, 1u << 16,
+             "Maximum prompt tokens computed in one step; takes no memory of its own")
+      ->needs(fit);
+  app.option_defaults()->group(kDefaultGroup);
 }
 
 Status print_fit(const FitOptions& options, const std::string& model, const DeviceOptions& device,

@@ -8,6 +8,7 @@
 #include "base/folders.hpp"
 #include "base/path.hpp"
 #include "host/sizing.hpp"
+#include "tools/flags.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -22,38 +23,29 @@ void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
                  "Context in tokens (default, and 0: as much as this run needs)")
       ->envname("PUMICE_CTX_SIZE")
       ->check(CLI::Range(0u, 1u << 24));
-  app.add_option(
-         "--math", math,
-         "Arithmetic of matrix products: f32, f16 (fp16 inputs, fp32 sums, on matrix cores), auto "
-         "(f16 on GPUs with matrix cores, else f32) or i8 (8-bit activations, coarser)")
-      ->envname("PUMICE_MATH")
-      ->capture_default_str()
-      ->check(
-          CLI::IsMember(std::vector<std::string>(ops::kMathNames.begin(), ops::kMathNames.end())));
+  add_choice(
+      app, "--math", math, {ops::kMathNames.begin(), ops::kMathNames.end()},
+      "Arithmetic of matrix products: f32, f16 (fp16 inputs, fp32 sums, on matrix cores), auto "
+      "(f16 on GPUs with matrix cores, else f32) or i8 (8-bit activations, coarser)")
+      ->envname("PUMICE_MATH");
   const std::vector<std::string> kv_types(kKvTypeNames.begin(), kKvTypeNames.end());
-  app.add_option("--cache-type-k,--ctk", kv_type_k,
-                 "Type of cached keys; q8_0 takes half of f16's memory, q4_0 a quarter")
-      ->envname("PUMICE_CACHE_TYPE_K")
-      ->capture_default_str()
-      ->check(CLI::IsMember(kv_types));
-  app.add_option("--cache-type-v,--ctv", kv_type_v, "Type of cached values")
-      ->envname("PUMICE_CACHE_TYPE_V")
-      ->capture_default_str()
-      ->check(CLI::IsMember(kv_types));
+  add_choice(app, "--cache-type-k,--ctk", kv_type_k, kv_types,
+             "Type of cached keys; q8_0 takes half of f16's memory, q4_0 a quarter")
+      ->envname("PUMICE_CACHE_TYPE_K");
+  add_choice(app, "--cache-type-v,--ctv", kv_type_v, kv_types, "Type of cached values")
+      ->envname("PUMICE_CACHE_TYPE_V");
   device.add_to(app);
   app.add_flag("-v,--verbose", verbose, "Log every stage to stderr")->envname("PUMICE_VERBOSE");
   app.add_flag("--profile", profile, "Time every kernel and print a table to stderr (slower)");
 }
 
 void ModelOptions::add_batch_sizes(CLI::App& app) {
-  app.add_option("-b,--batch-size", token_budget, "Maximum tokens computed in one step")
-      ->envname("PUMICE_BATCH_SIZE")
-      ->capture_default_str()
-      ->check(CLI::Range(kKvBlockTokens, 1u << 16));
-  app.add_option("--ubatch-size,--ub", chunk_tokens, "Maximum prompt tokens computed in one step")
-      ->envname("PUMICE_UBATCH_SIZE")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 1u << 16));
+  add_number(app, "-b,--batch-size", token_budget, kKvBlockTokens, 1u << 16,
+             "Maximum tokens computed in one step")
+      ->envname("PUMICE_BATCH_SIZE");
+  add_number(app, "--ubatch-size,--ub", chunk_tokens, 1u, 1u << 16,
+             "Maximum prompt tokens computed in one step")
+      ->envname("PUMICE_UBATCH_SIZE");
 }
 
 CLI::Option* add_invariant(CLI::App& app, bool& invariant) {

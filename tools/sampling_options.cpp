@@ -5,20 +5,21 @@
 #include <random>
 
 #include "text/text_stream.hpp"
+#include "tools/flags.hpp"
 
 namespace pumice::tools {
 
 void SamplingOptions::add_to(CLI::App& app) {
-  app.add_option("-s,--seed", seed_, "Seed; the same seed gives the same text (-1: random)")
-      ->envname("PUMICE_SEED")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{-1}, int64_t{1} << 62));
+  add_number(app, "-s,--seed", seed_, int64_t{-1}, int64_t{1} << 62,
+             "Seed; the same seed gives the same text (-1: random)")
+      ->envname("PUMICE_SEED");
+  app.option_defaults()->group("Sampling");
   const auto add = [&](const std::string& name, auto& value, const char* help) {
     std::string variable = "PUMICE_";  // --top-k is PUMICE_TOP_K
     for (const char c : name.substr(2)) {
       variable += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
     }
-    app.add_option(name, value, help)->envname(variable)->capture_default_str()->group("Sampling");
+    app.add_option(name, value, help)->envname(variable)->capture_default_str();
   };
   add("--temp", sampler.temperature, "Temperature; 0 always takes the likeliest token");
   add("--top-k", sampler.top_k, "Keep the k likeliest tokens (0: all)");
@@ -30,15 +31,14 @@ void SamplingOptions::add_to(CLI::App& app) {
       "Subtract this for each earlier occurrence");
   add("--presence-penalty", sampler.presence_penalty,
       "Subtract this from tokens already generated");
-  app.add_flag("--ignore-eos", ignore_eos, "Continue after the end-of-text token")
-      ->group("Sampling");
+  app.add_flag("--ignore-eos", ignore_eos, "Continue after the end-of-text token");
   app.add_option("--stop", stop_strings,
                  "End the text before this string (may be given several times)")
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false)
-      ->type_name("TEXT")
-      ->group("Sampling");
+      ->type_name("TEXT");
+  app.option_defaults()->group(kDefaultGroup);
 }
 
 Status SamplingOptions::validate() const {

@@ -4,59 +4,42 @@
 
 #include "base/memory.hpp"
 #include "base/path.hpp"
-#include "tools/flag_values.hpp"
+#include "tools/flags.hpp"
 #include "tools/model_options.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
 void ServingOptions::add_to(CLI::App& app) {
-  const char* const group = "Scheduling and cache";
+  app.option_defaults()->group("Scheduling and cache");
   app.add_option("--chunk", fixed_chunk,
                  "Prompt tokens computed in one step, exactly; --tpot-target then has no effect")
       ->envname("PUMICE_CHUNK")
-      ->check(CLI::Range(1u, 1u << 16))
-      ->group(group);
-  app.add_option(
-         "--tpot-target", tpot_target_ms,
-         "Milliseconds between tokens that reading prompts should not exceed: chunks shrink "
-         "beside decoding requests (0: chunks stay as large as -ub)")
-      ->envname("PUMICE_TPOT_TARGET")
-      ->capture_default_str()
-      ->check(number_in(0, kMostNumber))
-      ->group(group);
-  app.add_option(
-         "--overflow", overflow,
-         "When generation fills the context: stop; shift (drop the older half but --keep "
-         "tokens, and go on); truncate-oldest (the same with nothing kept; a prompt that is "
-         "too long loses its start)")
-      ->envname("PUMICE_OVERFLOW")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"stop", "shift", "truncate-oldest"}))
-      ->group(group);
-  app.add_option("--keep", keep_tokens, "First tokens that --overflow shift keeps")
-      ->envname("PUMICE_KEEP")
-      ->capture_default_str()
-      ->check(CLI::Range(0u, 1u << 24))
-      ->group(group);
-  app.add_option("--cache-ram", cache_ram_mib,
-                 "Host memory, in MiB, for cached context that leaves the device")
-      ->envname("PUMICE_CACHE_RAM")
-      ->capture_default_str()
-      ->check(CLI::Range(uint64_t{0}, uint64_t{1} << 24))
-      ->group(group);
+      ->check(CLI::Range(1u, 1u << 16));
+  add_number(app, "--tpot-target", tpot_target_ms, 0, kMostNumber,
+             "Milliseconds between tokens that reading prompts should not exceed: chunks shrink "
+             "beside decoding requests (0: chunks stay as large as -ub)")
+      ->envname("PUMICE_TPOT_TARGET");
+  add_choice(app, "--overflow", overflow, {"stop", "shift", "truncate-oldest"},
+             "When generation fills the context: stop; shift (drop the older half but --keep "
+             "tokens, and go on); truncate-oldest (the same with nothing kept; a prompt that is "
+             "too long loses its start)")
+      ->envname("PUMICE_OVERFLOW");
+  add_number(app, "--keep", keep_tokens, 0u, 1u << 24, "First tokens that --overflow shift keeps")
+      ->envname("PUMICE_KEEP");
+  add_number(app, "--cache-ram", cache_ram_mib, uint64_t{0}, uint64_t{1} << 24,
+             "Host memory, in MiB, for cached context that leaves the device")
+      ->envname("PUMICE_CACHE_RAM");
   app.add_option("--prompt-cache", prompt_cache,
                  "File that keeps computed context from run to run (created if missing)")
-      ->envname("PUMICE_PROMPT_CACHE")
-      ->group(group);
+      ->envname("PUMICE_PROMPT_CACHE");
   app.add_flag("--no-prefix-cache", no_prefix_cache, "Compute every prompt from its start")
-      ->envname("PUMICE_NO_PREFIX_CACHE")
-      ->group(group);
-  add_invariant(app, invariant)->group(group);
+      ->envname("PUMICE_NO_PREFIX_CACHE");
+  add_invariant(app, invariant);
   app.add_option("--stats", stats, "Print what the scheduler and the cache counted: text or json")
       ->expected(0, 1)
       ->default_str("text")
-      ->check(CLI::IsMember({"text", "json"}))
-      ->group(group);
+      ->check(CLI::IsMember({"text", "json"}));
+  app.option_defaults()->group(kDefaultGroup);
 }
 
 Status ServingOptions::validate() const {

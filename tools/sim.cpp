@@ -11,7 +11,7 @@
 #include "base/path.hpp"
 #include "scheduler/simulator.hpp"
 #include "tools/command.hpp"
-#include "tools/flag_values.hpp"
+#include "tools/flags.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -333,9 +333,8 @@ Command add_sim(CLI::App& app) {
       ->add_option("--synthetic", options->n_synthetic,
                    "Instead: this many requests with shared system prompts")
       ->check(CLI::Range(1u, kMostSynthetic));
-  command->add_option("--rate", options->rate, "Arrivals a second of --synthetic")
-      ->capture_default_str()
-      ->check(number_in(kLeastNumber, kMostNumber));
+  add_number(*command, "--rate", options->rate, kLeastNumber, kMostNumber,
+             "Arrivals a second of --synthetic");
   command->add_option("-s,--seed", options->seed, "Seed of --synthetic")->capture_default_str();
   command->add_option("--requests", options->n_requests, "Only the first requests of the trace");
   command->add_option("--blocks", options->blocks, "KV blocks of the device, or inf")
@@ -344,46 +343,30 @@ Command add_sim(CLI::App& app) {
       ->add_option("--block-size", options->block_size,
                    "Tokens in a block (default: 512 for Mooncake's traces, else 16)")
       ->check(CLI::Range(1u, 65536u));
-  command
-      ->add_option("--state-pages", options->state_pages,
-                   "Pages, as large as a block, that the state of a model with recurrent layers "
-                   "takes")
-      ->capture_default_str()
-      ->check(CLI::Range(0u, kMaxKinds - 1));
-  command
-      ->add_option("--keep-states", options->keep_states,
-                   "At which blocks' ends of a prompt they are kept: none, edge (the last), branch "
-                   "(where it left what was known), both, every")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"none", "edge", "branch", "both", "every"}));
-  command
-      ->add_option("--policy", options->policy,
-                   "How prompts are cut: adaptive (to --tpot-target), fixed (--chunk), monolithic")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"adaptive", "fixed", "monolithic"}));
+  add_number(*command, "--state-pages", options->state_pages, 0u, kMaxKinds - 1,
+             "Pages, as large as a block, that the state of a model with recurrent layers "
+             "takes");
+  add_choice(*command, "--keep-states", options->keep_states,
+             {"none", "edge", "branch", "both", "every"},
+             "At which blocks' ends of a prompt they are kept: none, edge (the last), branch "
+             "(where it left what was known), both, every");
+  add_choice(*command, "--policy", options->policy, {"adaptive", "fixed", "monolithic"},
+             "How prompts are cut: adaptive (to --tpot-target), fixed (--chunk), monolithic");
   command->add_option("--device-model", options->device_model,
                       "JSON of what a step costs, or a scheduling profile (default: an "
                       "8-billion-parameter model on a large GPU)");
-  command->add_option("-b,--batch-size", options->token_budget, "Maximum tokens in a step")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 1u << 20));
-  command->add_option("--chunk", options->chunk_tokens, "Prompt tokens in a step, policy fixed")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 1u << 20));
-  command->add_option("--tpot-target", options->tpot_target_ms, "Milliseconds between tokens")
-      ->capture_default_str()
-      ->check(number_in(kLeastNumber, kMostNumber));
-  command
-      ->add_option("--aging", options->aging_s,
-                   "Seconds after which a service class that is not served gets a turn; 0: never")
-      ->capture_default_str()
-      ->check(number_in(0, kMostAgingS));
-  command->add_option("--np,--parallel", options->parallel, "Requests that run at once")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 1u << 20));
-  command->add_option("--speed-up", options->speed_up, "Arrivals come this much faster")
-      ->capture_default_str()
-      ->check(number_in(kLeastNumber, kMostNumber));
+  add_number(*command, "-b,--batch-size", options->token_budget, 1u, 1u << 20,
+             "Maximum tokens in a step");
+  add_number(*command, "--chunk", options->chunk_tokens, 1u, 1u << 20,
+             "Prompt tokens in a step, policy fixed");
+  add_number(*command, "--tpot-target", options->tpot_target_ms, kLeastNumber, kMostNumber,
+             "Milliseconds between tokens");
+  add_number(*command, "--aging", options->aging_s, 0, kMostAgingS,
+             "Seconds after which a service class that is not served gets a turn; 0: never");
+  add_number(*command, "--np,--parallel", options->parallel, 1u, 1u << 20,
+             "Requests that run at once");
+  add_number(*command, "--speed-up", options->speed_up, kLeastNumber, kMostNumber,
+             "Arrivals come this much faster");
   command->add_option("--goodput", options->goodput,
                       "Objectives a request must meet to count: 'ttft:MS tpot:MS'");
   command->add_flag("--uncalibrated", options->uncalibrated,
@@ -394,22 +377,17 @@ Command add_sim(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--decodes", options->sweep_decodes, "Streams beside the prompts of --sweep")
       ->capture_default_str();
-  command->add_option("--prompt-tokens", options->sweep_prompt, "Length of the prompts of --sweep")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 1u << 20));
+  add_number(*command, "--prompt-tokens", options->sweep_prompt, 1u, 1u << 20,
+             "Length of the prompts of --sweep");
   command->add_flag("--latecomer", options->latecomer,
                     "Print how soon an interactive request gets its first token when batch "
                     "requests have all places and a long prompt is being read");
-  command->add_option("--batch", options->n_batch, "Batch requests, and places, of --latecomer")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, kMostStreams));
-  command
-      ->add_option("--long-prompt", options->long_prompt, "Length of the long one of --latecomer")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 1u << 20));
-  command->add_option("--late-prompt", options->late_prompt, "Length of the latecomer's own prompt")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 1u << 20));
+  add_number(*command, "--batch", options->n_batch, 1u, kMostStreams,
+             "Batch requests, and places, of --latecomer");
+  add_number(*command, "--long-prompt", options->long_prompt, 1u, 1u << 20,
+             "Length of the long one of --latecomer");
+  add_number(*command, "--late-prompt", options->late_prompt, 1u, 1u << 20,
+             "Length of the latecomer's own prompt");
   command->add_flag("--json", options->json, "Print JSON");
   command->footer(
       "Examples:\n"

@@ -57,17 +57,9 @@ Result<std::unique_ptr<pumice_device>> open(const pumice_device_options* given) 
 }
 
 pumice_log_level level_of(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug:
-      return PUMICE_LOG_DEBUG;
-    case LogLevel::kInfo:
-      return PUMICE_LOG_INFO;
-    case LogLevel::kWarning:
-      return PUMICE_LOG_WARNING;
-    case LogLevel::kError:
-      break;
-  }
-  return PUMICE_LOG_ERROR;
+  constexpr pumice_log_level kLevels[] = {PUMICE_LOG_DEBUG, PUMICE_LOG_INFO, PUMICE_LOG_WARNING,
+                                          PUMICE_LOG_ERROR};
+  return kLevels[static_cast<size_t>(level)];
 }
 
 }  // namespace

@@ -48,45 +48,18 @@ pumice_session number_of(host::ConversationId id) { return static_cast<pumice_se
 pumice_request number_of(host::RequestId id) { return static_cast<pumice_request>(id); }
 
 pumice_end_reason reason_of(EndReason reason) {
-  switch (reason) {
-    case EndReason::kNone:
-      return PUMICE_END_NONE;
-    case EndReason::kLength:
-      return PUMICE_END_LENGTH;
-    case EndReason::kStop:
-      return PUMICE_END_STOP;
-    case EndReason::kStopString:
-      return PUMICE_END_STOP_TEXT;
-    case EndReason::kWindow:
-      return PUMICE_END_WINDOW;
-    case EndReason::kCancelled:
-      return PUMICE_END_CANCELLED;
-    case EndReason::kDeadline:
-      return PUMICE_END_TIMEOUT;
-    case EndReason::kError:
-      break;
-  }
-  return PUMICE_END_ERROR;
+  constexpr pumice_end_reason kReasons[] = {
+      PUMICE_END_NONE,   PUMICE_END_LENGTH,    PUMICE_END_STOP,    PUMICE_END_STOP_TEXT,
+      PUMICE_END_WINDOW, PUMICE_END_CANCELLED, PUMICE_END_TIMEOUT, PUMICE_END_ERROR};
+  return kReasons[static_cast<size_t>(reason)];
 }
 
 pumice_event_kind kind_of(host::Event::Kind kind) {
-  switch (kind) {
-    case host::Event::Kind::kProgress:
-      return PUMICE_EVENT_PROGRESS;
-    case host::Event::Kind::kScore:
-      return PUMICE_EVENT_SCORE;
-    case host::Event::Kind::kToken:
-      return PUMICE_EVENT_TOKEN;
-    case host::Event::Kind::kFinished:
-      return PUMICE_EVENT_FINISHED;
-    case host::Event::Kind::kBudgetMet:
-      return PUMICE_EVENT_BUDGET_MET;
-    case host::Event::Kind::kDeviceLost:
-      return PUMICE_EVENT_DEVICE_LOST;
-    case host::Event::Kind::kDeviceNew:
-      break;
-  }
-  return PUMICE_EVENT_DEVICE_NEW;
+  constexpr pumice_event_kind kKinds[] = {PUMICE_EVENT_PROGRESS,   PUMICE_EVENT_SCORE,
+                                          PUMICE_EVENT_TOKEN,      PUMICE_EVENT_FINISHED,
+                                          PUMICE_EVENT_BUDGET_MET, PUMICE_EVENT_DEVICE_LOST,
+                                          PUMICE_EVENT_DEVICE_NEW};
+  return kKinds[static_cast<size_t>(kind)];
 }
 
 pumice_string string_of(const std::string& text) { return {text.c_str(), text.size()}; }

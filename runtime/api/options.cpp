@@ -19,33 +19,12 @@ namespace {
 /// A context that nobody named: models are made for up to a million tokens, hosts rarely are.
 constexpr uint32_t kDefaultContextTokens = 4096;
 
-Result<OverflowPolicy> overflow_of(pumice_overflow overflow) {
-  switch (overflow) {
-    case PUMICE_OVERFLOW_STOP:
-      return OverflowPolicy::kStop;
-    case PUMICE_OVERFLOW_SHIFT:
-      return OverflowPolicy::kShift;
-    case PUMICE_OVERFLOW_TRUNCATE:
-      return OverflowPolicy::kTruncateOldest;
-    default:
-      return make_error(ErrorCode::kInvalidArgument,
-                        "unknown overflow {}: expected one of pumice_overflow", overflow);
-  }
-}
-
-Result<ServiceClass> service_class_of(pumice_service_class service_class) {
-  switch (service_class) {
-    case PUMICE_SERVICE_NORMAL:
-      return ServiceClass::kNormal;
-    case PUMICE_SERVICE_INTERACTIVE:
-      return ServiceClass::kInteractive;
-    case PUMICE_SERVICE_BATCH:
-      return ServiceClass::kBatch;
-    default:
-      return make_error(ErrorCode::kInvalidArgument,
-                        "unknown service_class {}: expected one of pumice_service_class",
-                        service_class);
-  }
+/// What a number of the enumeration pumice_`name` stands for: `values` is in its order.
+template <typename T>
+Result<T> enumerator_of(int32_t number, std::string_view name, std::initializer_list<T> values) {
+  if (number >= 0 && static_cast<size_t>(number) < values.size()) return values.begin()[number];
+  return make_error(ErrorCode::kInvalidArgument, "unknown {} {}: expected one of pumice_{}", name,
+                    number, name);
 }
 
 /// Blocks for `tokens` positions.
@@ -67,7 +46,9 @@ Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
   if (options.token_budget != 0) engine.token_budget = options.token_budget;
   if (options.chunk_tokens != 0) engine.chunk_tokens = options.chunk_tokens;
   engine.tpot_target_s = options.token_interval_us * 1e-6;
-  PUMICE_TRY(engine.overflow, overflow_of(options.overflow));
+  PUMICE_TRY(engine.overflow, enumerator_of(options.overflow, "overflow",
+                                            {OverflowPolicy::kStop, OverflowPolicy::kShift,
+                                             OverflowPolicy::kTruncateOldest}));
   PUMICE_TRY(const std::string_view kv_type, read_string(options.kv_type, "kv_type"));
   if (!kv_type.empty()) {
     const std::optional<KvTypes> types = KvTypes::parse(kv_type);
@@ -131,17 +112,8 @@ Result<EngineOptions> read_engine_options(const pumice_engine_options* given, st
 }
 
 Result<EngineMode> read_mode(pumice_mode mode) {
-  switch (mode) {
-    case PUMICE_MODE_FAST:
-      return EngineMode::kFast;
-    case PUMICE_MODE_GRAPHICS:
-      return EngineMode::kBesideGraphics;
-    case PUMICE_MODE_BACKGROUND:
-      return EngineMode::kBackground;
-    default:
-      return make_error(ErrorCode::kInvalidArgument, "unknown mode {}: expected one of pumice_mode",
-                        mode);
-  }
+  using enum EngineMode;
+  return enumerator_of(mode, "mode", {kFast, kBesideGraphics, kBackground});
 }
 
 Result<host::ConversationDefaults> read_session_options(const pumice_session_options* given) {
@@ -150,7 +122,10 @@ Result<host::ConversationDefaults> read_session_options(const pumice_session_opt
   if (options.sampling != nullptr) {
     PUMICE_TRY(defaults.sampling, sampler_of(options.sampling));
   }
-  PUMICE_TRY(defaults.service_class, service_class_of(options.service_class));
+  PUMICE_TRY(
+      defaults.service_class,
+      enumerator_of(options.service_class, "service_class",
+                    {ServiceClass::kNormal, ServiceClass::kInteractive, ServiceClass::kBatch}));
   defaults.priority = options.priority;
   PUMICE_TRY(defaults.salt, read_string(options.salt, "salt"));
   defaults.max_tokens_per_s = options.max_tokens_per_second;

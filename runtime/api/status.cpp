@@ -17,31 +17,12 @@ thread_local std::array<char, 1024> last_message = {};
 }  // namespace
 
 pumice_status status_of(ErrorCode code) {
-  switch (code) {
-    case ErrorCode::kInvalidArgument:
-      return PUMICE_INVALID_ARGUMENT;
-    case ErrorCode::kNoDevice:
-      return PUMICE_NO_DEVICE;
-    case ErrorCode::kBadFile:
-      return PUMICE_BAD_FILE;
-    case ErrorCode::kDoesNotFit:
-      return PUMICE_DOES_NOT_FIT;
-    case ErrorCode::kSelfTestFailed:
-      return PUMICE_SELF_TEST_FAILED;
-    case ErrorCode::kDeviceLost:
-      return PUMICE_DEVICE_LOST;
-    case ErrorCode::kCancelled:
-      return PUMICE_CANCELLED;
-    case ErrorCode::kNotFound:
-      return PUMICE_NOT_FOUND;
-    case ErrorCode::kBusy:
-      return PUMICE_BUSY;
-    case ErrorCode::kOutOfMemory:
-      return PUMICE_OUT_OF_MEMORY;
-    case ErrorCode::kInternal:
-      break;
-  }
-  return PUMICE_INTERNAL;
+  constexpr pumice_status kStatuses[] = {
+      PUMICE_INVALID_ARGUMENT, PUMICE_NO_DEVICE,        PUMICE_BAD_FILE,
+      PUMICE_DOES_NOT_FIT,     PUMICE_SELF_TEST_FAILED, PUMICE_DEVICE_LOST,
+      PUMICE_CANCELLED,        PUMICE_NOT_FOUND,        PUMICE_BUSY,
+      PUMICE_OUT_OF_MEMORY,    PUMICE_INTERNAL};
+  return kStatuses[static_cast<size_t>(code)];
 }
 
 pumice_status fail(pumice_status code, std::string_view message) noexcept {
@@ -73,34 +54,12 @@ const char* pumice_version(void) { return PUMICE_VERSION; }
 const char* pumice_last_error(void) { return last_message.data(); }
 
 const char* pumice_status_name(pumice_status status) {
-  switch (status) {
-    case PUMICE_OK:
-      return "PUMICE_OK";
-    case PUMICE_INVALID_ARGUMENT:
-      return "PUMICE_INVALID_ARGUMENT";
-    case PUMICE_NO_DEVICE:
-      return "PUMICE_NO_DEVICE";
-    case PUMICE_BAD_FILE:
-      return "PUMICE_BAD_FILE";
-    case PUMICE_DOES_NOT_FIT:
-      return "PUMICE_DOES_NOT_FIT";
-    case PUMICE_SELF_TEST_FAILED:
-      return "PUMICE_SELF_TEST_FAILED";
-    case PUMICE_DEVICE_LOST:
-      return "PUMICE_DEVICE_LOST";
-    case PUMICE_CANCELLED:
-      return "PUMICE_CANCELLED";
-    case PUMICE_INTERNAL:
-      return "PUMICE_INTERNAL";
-    case PUMICE_OUT_OF_MEMORY:
-      return "PUMICE_OUT_OF_MEMORY";
-    case PUMICE_NOT_FOUND:
-      return "PUMICE_NOT_FOUND";
-    case PUMICE_BUSY:
-      return "PUMICE_BUSY";
-    case PUMICE_TOO_SMALL:
-      return "PUMICE_TOO_SMALL";
-    default:
-      return "unknown status";
-  }
+  constexpr const char* kNames[] = {
+      "PUMICE_OK",           "PUMICE_INVALID_ARGUMENT", "PUMICE_NO_DEVICE",   "PUMICE_BAD_FILE",
+      "PUMICE_DOES_NOT_FIT", "PUMICE_SELF_TEST_FAILED", "PUMICE_DEVICE_LOST", "PUMICE_CANCELLED",
+      "PUMICE_INTERNAL",     "PUMICE_OUT_OF_MEMORY",    "PUMICE_NOT_FOUND",   "PUMICE_BUSY",
+      "PUMICE_TOO_SMALL"};
+  static_assert(std::size(kNames) == PUMICE_TOO_SMALL + 1);
+  const bool is_known = status >= 0 && static_cast<size_t>(status) < std::size(kNames);
+  return is_known ? kNames[status] : "unknown status";
 }

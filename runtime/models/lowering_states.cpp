@@ -15,16 +15,9 @@ namespace {
 constexpr double kLargeScores = 2;  // times what division by the root of head_dim gives
 
 ops::Recurrence::Decay recurrence_decay(StateDecay decay) {
-  switch (decay) {
-    case StateDecay::kHead:
-      return ops::Recurrence::Decay::kHead;
-    case StateDecay::kKey:
-      return ops::Recurrence::Decay::kKey;
-    case StateDecay::kState:
-      return ops::Recurrence::Decay::kState;
-  }
-  PUMICE_CHECK(false, "a decay without a kernel");
-  return {};
+  using enum ops::Recurrence::Decay;
+  constexpr ops::Recurrence::Decay kDecays[] = {kHead, kKey, kState};
+  return kDecays[static_cast<size_t>(decay)];
 }
 
 bool are_large(double scale, uint32_t head_dim) {

@@ -15,19 +15,8 @@ namespace pumice::vk {
 namespace {
 
 int type_rank(DeviceType type) {
-  switch (type) {
-    case DeviceType::kDiscrete:
-      return 4;
-    case DeviceType::kIntegrated:
-      return 3;
-    case DeviceType::kVirtual:
-      return 2;
-    case DeviceType::kOther:
-      return 1;
-    case DeviceType::kCpu:
-      return 0;
-  }
-  return 0;
+  constexpr int kRanks[] = {1, 3, 4, 2, 0};  // other, integrated, discrete, virtual, CPU
+  return kRanks[static_cast<size_t>(type)];
 }
 
 uint64_t device_memory_bytes(const DeviceSnapshot& device) {

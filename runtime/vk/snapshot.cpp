@@ -265,19 +265,8 @@ Status read_matrix_shapes(const InstanceFunctions& fn, VkPhysicalDevice device,
 }  // namespace
 
 std::string_view device_type_name(DeviceType type) {
-  switch (type) {
-    case DeviceType::kIntegrated:
-      return "integrated";
-    case DeviceType::kDiscrete:
-      return "discrete";
-    case DeviceType::kVirtual:
-      return "virtual";
-    case DeviceType::kCpu:
-      return "cpu";
-    case DeviceType::kOther:
-      return "other";
-  }
-  return "other";
+  constexpr std::string_view kNames[] = {"other", "integrated", "discrete", "virtual", "cpu"};
+  return kNames[static_cast<size_t>(type)];
 }
 
 std::string format_uuid(const Uuid& uuid) {

@@ -26,16 +26,8 @@ void store(std::span<std::byte> bytes, size_t at, T value) {
 }
 
 uint32_t bits_of(KvType type) {
-  switch (type) {
-    case KvType::kF32:
-      return 32;
-    case KvType::kQ8_0:
-      return 8;
-    case KvType::kQ4_0:
-      return 4;
-    default:
-      return 16;
-  }
+  constexpr uint32_t kBits[kKvTypeNames.size()] = {32, 16, 16, 8, 4};
+  return kBits[static_cast<size_t>(type)];
 }
 
 /// Where rows of a head keep their elements and scales, in bytes from its start.

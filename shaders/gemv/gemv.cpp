@@ -137,15 +137,8 @@ uint64_t partial_bytes(const LinearArgs& args, uint32_t splits) {
 }  // namespace
 
 std::string_view gemv_kernel_name(GemvKernel kernel) {
-  switch (kernel) {
-    case GemvKernel::kPortable:
-      return "uniform";
-    case GemvKernel::kSubgroup:
-      return "subgroup";
-    case GemvKernel::kBroadcast:
-      return "broadcast";
-  }
-  return "?";
+  constexpr std::string_view kNames[] = {"uniform", "subgroup", "broadcast"};
+  return kNames[static_cast<size_t>(kernel)];
 }
 
 bool gemv_kernel_supported(const vk::DevicePlan& plan, GemvKernel kernel) {

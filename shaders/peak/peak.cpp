@@ -13,38 +13,17 @@ namespace {
 
 constexpr uint64_t kWorkgroupBytes = PeakMemory::kInvocationBytes * PeakMemory::kWorkgroupSize;
 
-const char* name_of(PeakArithmetic::Kind kind) {
-  switch (kind) {
-    case PeakArithmetic::Kind::kF16:
-      return "peak.f16";
-    case PeakArithmetic::Kind::kInt8Dot:
-      return "peak.i8";
-    default:
-      return "peak.f32";
-  }
-}
+struct ArithmeticKind {
+  const char* module;
+  vk::Arithmetic arithmetic;
+  uint64_t step_flops;  ///< of one step of one chain: two halves, or four bytes, at a time
+};
 
-vk::Arithmetic arithmetic_of(PeakArithmetic::Kind kind) {
-  switch (kind) {
-    case PeakArithmetic::Kind::kF16:
-      return vk::Arithmetic::kF16;
-    case PeakArithmetic::Kind::kInt8Dot:
-      return vk::Arithmetic::kInt8Dot;
-    default:
-      return vk::Arithmetic::kF32;
-  }
-}
-
-/// Operations of one step of one chain: two halves, or four bytes, at a time.
-uint64_t step_flops(PeakArithmetic::Kind kind) {
-  switch (kind) {
-    case PeakArithmetic::Kind::kF16:
-      return 4;
-    case PeakArithmetic::Kind::kInt8Dot:
-      return 8;
-    default:
-      return 2;
-  }
+const ArithmeticKind& of(PeakArithmetic::Kind kind) {
+  static constexpr ArithmeticKind kKinds[] = {{"peak.f32", vk::Arithmetic::kF32, 2},
+                                              {"peak.f16", vk::Arithmetic::kF16, 4},
+                                              {"peak.i8", vk::Arithmetic::kInt8Dot, 8}};
+  return kKinds[static_cast<size_t>(kind)];
 }
 
 struct MatrixType {
@@ -100,7 +79,7 @@ void PeakMemory::record(vk::Recorder& recorder, const Args& args) const {
 }
 
 bool PeakArithmetic::supported(const vk::DevicePlan& plan, Kind kind) {
-  if (!find_spirv(name_of(kind)).ok()) return false;
+  if (!find_spirv(of(kind).module).ok()) return false;
   if (kind == Kind::kF16) return plan.features.shader_float16;
   if (kind == Kind::kInt8Dot) return plan.features.integer_dot;
   return true;
@@ -109,9 +88,9 @@ bool PeakArithmetic::supported(const vk::DevicePlan& plan, Kind kind) {
 Result<PeakArithmetic> PeakArithmetic::plan(vk::PipelineLibrary& pipelines, Kind kind) {
   if (!supported(pipelines.device()->plan(), kind)) {
     return make_error(ErrorCode::kInvalidArgument, "{}: not in this build or on this device",
-                      name_of(kind));
+                      of(kind).module);
   }
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv(name_of(kind)));
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv(of(kind).module));
   const PeakArithmeticSpec spec{.workgroup_size = kWorkgroupSize};
   PeakArithmetic op;
   op.kind_ = kind;
@@ -129,8 +108,8 @@ void PeakArithmetic::record(vk::Recorder& recorder, const Args& args) const {
   recorder.dispatch(*pipeline_, push, {args.n_workgroups},
                     {vk::reads(args.factors), vk::writes(args.y.subrange(0, invocations * 4))},
                     {.bytes = invocations * 4,
-                     .flops = invocations * steps * step_flops(kind_),
-                     .arithmetic = arithmetic_of(kind_)});
+                     .flops = invocations * steps * of(kind_).step_flops,
+                     .arithmetic = of(kind_).arithmetic});
 }
 
 std::string_view PeakMatrix::module_name(Type type) { return matrix_type(type).module; }

@@ -127,11 +127,11 @@ std::tm Interpreter::now() const {
   return local_time(std::time(nullptr));
 }
 
-void Interpreter::keep(const std::shared_ptr<Scope>& scope) {
+void Interpreter::keep(const ScopePtr& scope) {
   if (!std::exchange(scope->kept, true)) kept_.push_back(scope);
 }
 
-std::shared_ptr<Scope> Interpreter::child(const std::shared_ptr<Scope>& parent) {
+ScopePtr Interpreter::child(const ScopePtr& parent) {
   return std::allocate_shared<Scope>(Paid<Scope>(budget_), budget_, parent);
 }
 
@@ -148,8 +148,7 @@ Value Interpreter::look_up(const Scope& scope, std::string_view name) {
 
 // --- Statements.
 
-Result<Interpreter::Flow> Interpreter::run_body(const Body& body,
-                                                const std::shared_ptr<Scope>& scope) {
+Result<Interpreter::Flow> Interpreter::run_body(const Body& body, const ScopePtr& scope) {
   for (const auto& statement : body) {
     PUMICE_TRY(const Flow flow, run_statement(*statement, scope));
     if (flow != Flow::kNext) return flow;
@@ -158,7 +157,7 @@ Result<Interpreter::Flow> Interpreter::run_body(const Body& body,
 }
 
 Result<Interpreter::Flow> Interpreter::run_statement(const Statement& statement,
-                                                     const std::shared_ptr<Scope>& scope) {
+                                                     const ScopePtr& scope) {
   const Level level(*this);
   const int outer = std::exchange(line_, statement.line);
   Result<Flow> flow =
@@ -167,21 +166,18 @@ Result<Interpreter::Flow> Interpreter::run_statement(const Statement& statement,
   return flow;
 }
 
-Result<Interpreter::Flow> Interpreter::run(const TextStatement& text,
-                                           const std::shared_ptr<Scope>&) {
+Result<Interpreter::Flow> Interpreter::run(const TextStatement& text, const ScopePtr&) {
   *out_ += text.text;
   return Flow::kNext;
 }
 
-Result<Interpreter::Flow> Interpreter::run(const PrintStatement& print,
-                                           const std::shared_ptr<Scope>& scope) {
+Result<Interpreter::Flow> Interpreter::run(const PrintStatement& print, const ScopePtr& scope) {
   PUMICE_TRY(const Value value, evaluate(*print.value, scope));
   append_str(*out_, value);
   return Flow::kNext;
 }
 
-Result<Interpreter::Flow> Interpreter::run(const IfStatement& choice,
-                                           const std::shared_ptr<Scope>& scope) {
+Result<Interpreter::Flow> Interpreter::run(const IfStatement& choice, const ScopePtr& scope) {
   for (const auto& branch : choice.branches) {
     PUMICE_TRY(const Value condition, evaluate(*branch.first, scope));
     if (is_true(condition)) return run_body(branch.second, scope);
@@ -189,19 +185,18 @@ Result<Interpreter::Flow> Interpreter::run(const IfStatement& choice,
   return run_body(choice.otherwise, scope);
 }
 
-Result<Interpreter::Flow> Interpreter::run(const ForStatement& loop,
-                                           const std::shared_ptr<Scope>& scope) {
+Result<Interpreter::Flow> Interpreter::run(const ForStatement& loop, const ScopePtr& scope) {
   PUMICE_TRY(const Value items, evaluate(*loop.items, scope));
   return run_loop(loop, scope, items, 1);
 }
 
-Result<Values> Interpreter::loop_items(const ForStatement& loop,
-                                       const std::shared_ptr<Scope>& scope, const Value& given) {
+Result<Values> Interpreter::loop_items(const ForStatement& loop, const ScopePtr& scope,
+                                       const Value& given) {
   PUMICE_TRY(Values items, items_of(budget_, given));
   if (loop.condition == nullptr) return items;
   Values kept(budget_);
   for (Value& item : items) {
-    const std::shared_ptr<Scope> inner = child(scope);
+    const ScopePtr inner = child(scope);
     PUMICE_TRY_STATUS(assign(loop.target, *inner, item));
     PUMICE_TRY(const Value condition, evaluate(*loop.condition, inner));
     if (is_true(condition)) kept.push_back(std::move(item));
@@ -209,8 +204,7 @@ Result<Values> Interpreter::loop_items(const ForStatement& loop,
   return kept;
 }
 
-Result<Interpreter::Flow> Interpreter::run_loop(const ForStatement& loop,
-                                                const std::shared_ptr<Scope>& scope,
+Result<Interpreter::Flow> Interpreter::run_loop(const ForStatement& loop, const ScopePtr& scope,
                                                 const Value& given, int64_t depth) {
   PUMICE_TRY(Values items, loop_items(loop, scope, given));
   if (items.empty()) return run_body(loop.otherwise, child(scope));
@@ -218,7 +212,7 @@ Result<Interpreter::Flow> Interpreter::run_loop(const ForStatement& loop,
   const Value list = make_list(std::move(items));
   LoopInUse state(*this, make_object<Loop>(budget_, budget_, loop, scope, list, depth));
   for (const Value& item : list.list()->items(budget_)) {
-    const std::shared_ptr<Scope> inner = child(scope);
+    const ScopePtr inner = child(scope);
     inner->set("loop", state.value());
     PUMICE_TRY_STATUS(assign(loop.target, *inner, item));
     PUMICE_TRY(const Flow flow, run_body(loop.body, inner));
@@ -228,15 +222,20 @@ Result<Interpreter::Flow> Interpreter::run_loop(const ForStatement& loop,
   return Flow::kNext;
 }
 
-Result<Value> Interpreter::call_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
-                                     const Value& items, int64_t depth) {
-  const Level level(*this);
+template <typename Run>
+Result<Value> Interpreter::captured(const Run& run) {
   Text text(budget_);
   Text* const outer = std::exchange(out_, &text);
-  const Result<Flow> flow = run_loop(loop, scope, items, depth);
+  const Result<Flow> flow = run();
   out_ = outer;
   if (!flow.ok()) return flow.error();
   return make_string(std::move(text));
+}
+
+Result<Value> Interpreter::call_loop(const ForStatement& loop, const ScopePtr& scope,
+                                     const Value& items, int64_t depth) {
+  const Level level(*this);
+  return captured([&] { return run_loop(loop, scope, items, depth); });
 }
 
 Status Interpreter::assign(const Target& target, Scope& scope, const Value& value) {
@@ -261,33 +260,21 @@ Status Interpreter::assign(const Target& target, Scope& scope, const Value& valu
   return {};
 }
 
-Result<Interpreter::Flow> Interpreter::run(const SetStatement& set,
-                                           const std::shared_ptr<Scope>& scope) {
+Result<Interpreter::Flow> Interpreter::run(const SetStatement& set, const ScopePtr& scope) {
   PUMICE_TRY(const Value value, evaluate(*set.value, scope));
   PUMICE_TRY_STATUS(assign(set.target, *scope, value));
   return Flow::kNext;
 }
 
-Result<Value> Interpreter::captured(const Body& body, const std::shared_ptr<Scope>& scope) {
-  Text text(budget_);
-  Text* const outer = std::exchange(out_, &text);
-  const Result<Flow> flow = run_body(body, scope);
-  out_ = outer;
-  if (!flow.ok()) return flow.error();
-  return make_string(std::move(text));
-}
-
-Result<Value> Interpreter::filtered(const Expr& filter, const std::shared_ptr<Scope>& scope,
-                                    const Value& input) {
+Result<Value> Interpreter::filtered(const Expr& filter, const ScopePtr& scope, const Value& input) {
   const Value* const outer = std::exchange(filter_input_, &input);
   Result<Value> result = evaluate(filter, scope);
   filter_input_ = outer;
   return result;
 }
 
-Result<Interpreter::Flow> Interpreter::run(const SetBlockStatement& set,
-                                           const std::shared_ptr<Scope>& scope) {
-  PUMICE_TRY(Value value, captured(set.body, child(scope)));
+Result<Interpreter::Flow> Interpreter::run(const SetBlockStatement& set, const ScopePtr& scope) {
+  PUMICE_TRY(Value value, captured([&] { return run_body(set.body, child(scope)); }));
   if (set.filter != nullptr) {
     PUMICE_TRY(value, filtered(*set.filter, scope, value));
   }
@@ -295,28 +282,25 @@ Result<Interpreter::Flow> Interpreter::run(const SetBlockStatement& set,
   return Flow::kNext;
 }
 
-Result<Interpreter::Flow> Interpreter::run(const FilterStatement& filter,
-                                           const std::shared_ptr<Scope>& scope) {
-  PUMICE_TRY(const Value text, captured(filter.body, child(scope)));
+Result<Interpreter::Flow> Interpreter::run(const FilterStatement& filter, const ScopePtr& scope) {
+  PUMICE_TRY(const Value text, captured([&] { return run_body(filter.body, child(scope)); }));
   PUMICE_TRY(const Value value, filtered(*filter.filter, scope, text));
   append_str(*out_, value);
   return Flow::kNext;
 }
 
-Value Interpreter::macro(const Signature& signature, const Body& body,
-                         const std::shared_ptr<Scope>& scope) {
+Value Interpreter::macro(const Signature& signature, const Body& body, const ScopePtr& scope) {
   keep(scope);
   return make_object<Macro>(budget_, signature, body, scope);
 }
 
 Result<Interpreter::Flow> Interpreter::run(const MacroStatement& definition,
-                                           const std::shared_ptr<Scope>& scope) {
+                                           const ScopePtr& scope) {
   scope->set(definition.signature.name, macro(definition.signature, definition.body, scope));
   return Flow::kNext;
 }
 
-Result<Interpreter::Flow> Interpreter::run(const CallStatement& statement,
-                                           const std::shared_ptr<Scope>& scope) {
+Result<Interpreter::Flow> Interpreter::run(const CallStatement& statement, const ScopePtr& scope) {
   const auto& call = std::get<CallExpr>(statement.call->node);
   PUMICE_TRY(const Value callee, evaluate(*call.callee, scope));
   PUMICE_TRY(Arguments arguments, evaluate(call.arguments, scope));
@@ -326,9 +310,8 @@ Result<Interpreter::Flow> Interpreter::run(const CallStatement& statement,
   return Flow::kNext;
 }
 
-Result<Interpreter::Flow> Interpreter::run(const WithStatement& with,
-                                           const std::shared_ptr<Scope>& scope) {
-  const std::shared_ptr<Scope> inner = child(scope);
+Result<Interpreter::Flow> Interpreter::run(const WithStatement& with, const ScopePtr& scope) {
+  const ScopePtr inner = child(scope);
   for (const auto& [target, expression] : with.values) {
     PUMICE_TRY(const Value value, evaluate(*expression, scope));
     PUMICE_TRY_STATUS(assign(target, *inner, value));
@@ -336,14 +319,13 @@ Result<Interpreter::Flow> Interpreter::run(const WithStatement& with,
   return run_body(with.body, inner);
 }
 
-Result<Interpreter::Flow> Interpreter::run(LoopControl control, const std::shared_ptr<Scope>&) {
+Result<Interpreter::Flow> Interpreter::run(LoopControl control, const ScopePtr&) {
   return control == LoopControl::kBreak ? Flow::kBreak : Flow::kContinue;
 }
 
 Result<Value> Interpreter::call_macro(const Signature& signature, const Body& body,
-                                      const std::shared_ptr<Scope>& closure,
-                                      const Arguments& arguments) {
-  const std::shared_ptr<Scope> scope = child(closure);
+                                      const ScopePtr& closure, const Arguments& arguments) {
+  const ScopePtr scope = child(closure);
   const auto& parameters = signature.parameters;
   const size_t n_given = std::min(arguments.positional.size(), parameters.size());
   if (n_given < arguments.positional.size() && !signature.uses_varargs) {
@@ -388,12 +370,12 @@ Result<Value> Interpreter::call_macro(const Signature& signature, const Body& bo
     const Value* caller = arguments.find("caller");
     scope->set("caller", caller != nullptr ? *caller : undefined("No caller defined"));
   }
-  return captured(body, scope);
+  return captured([&] { return run_body(body, scope); });
 }
 
 // --- Expressions.
 
-Result<Value> Interpreter::evaluate(const Expr& expression, const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const Expr& expression, const ScopePtr& scope) {
   const Level level(*this);
   const int outer = std::exchange(line_, expression.line);
   Result<Value> value =
@@ -402,15 +384,15 @@ Result<Value> Interpreter::evaluate(const Expr& expression, const std::shared_pt
   return value;
 }
 
-Result<Value> Interpreter::evaluate(const ConstExpr& constant, const std::shared_ptr<Scope>&) {
+Result<Value> Interpreter::evaluate(const ConstExpr& constant, const ScopePtr&) {
   return constant.value;
 }
 
-Result<Value> Interpreter::evaluate(const NameExpr& name, const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const NameExpr& name, const ScopePtr& scope) {
   return look_up(*scope, name.name);
 }
 
-Result<Value> Interpreter::evaluate(const ListExpr& list, const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const ListExpr& list, const ScopePtr& scope) {
   Values items(budget_);
   items.reserve(list.items.size());
   for (const ExprPtr& item : list.items) {
@@ -420,7 +402,7 @@ Result<Value> Interpreter::evaluate(const ListExpr& list, const std::shared_ptr<
   return make_list(std::move(items), list.kind);
 }
 
-Result<Value> Interpreter::evaluate(const DictExpr& dict, const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const DictExpr& dict, const ScopePtr& scope) {
   Entries entries(budget_);
   for (const auto& [key_expression, value_expression] : dict.entries) {
     PUMICE_TRY(Value key, evaluate(*key_expression, scope));
@@ -431,32 +413,31 @@ Result<Value> Interpreter::evaluate(const DictExpr& dict, const std::shared_ptr<
   return make_dict(std::move(entries));
 }
 
-Result<Value> Interpreter::evaluate(const ConditionalExpr& choice,
-                                    const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const ConditionalExpr& choice, const ScopePtr& scope) {
   PUMICE_TRY(const Value condition, evaluate(*choice.condition, scope));
   if (is_true(condition)) return evaluate(*choice.then, scope);
   if (choice.otherwise != nullptr) return evaluate(*choice.otherwise, scope);
   return undefined("the inline if-expression evaluated to false and no else was given");
 }
 
-Result<Value> Interpreter::evaluate(const UnaryExpr& unary, const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const UnaryExpr& unary, const ScopePtr& scope) {
   PUMICE_TRY(const Value value, evaluate(*unary.operand, scope));
   return unary_operation(unary.op, value);
 }
 
-Result<Value> Interpreter::evaluate(const BinaryExpr& binary, const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const BinaryExpr& binary, const ScopePtr& scope) {
   PUMICE_TRY(const Value left, evaluate(*binary.left, scope));
   PUMICE_TRY(const Value right, evaluate(*binary.right, scope));
   return binary_operation(budget_, binary.op, left, right);
 }
 
-Result<Value> Interpreter::evaluate(const LogicExpr& logic, const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const LogicExpr& logic, const ScopePtr& scope) {
   PUMICE_TRY(Value left, evaluate(*logic.left, scope));
   if (is_true(left) != logic.is_and) return left;
   return evaluate(*logic.right, scope);
 }
 
-Result<Value> Interpreter::evaluate(const ConcatExpr& concat, const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const ConcatExpr& concat, const ScopePtr& scope) {
   Text text(budget_);
   for (const ExprPtr& part : concat.parts) {
     PUMICE_TRY(const Value value, evaluate(*part, scope));
@@ -465,8 +446,7 @@ Result<Value> Interpreter::evaluate(const ConcatExpr& concat, const std::shared_
   return make_string(std::move(text));
 }
 
-Result<Value> Interpreter::evaluate(const CompareExpr& comparison,
-                                    const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const CompareExpr& comparison, const ScopePtr& scope) {
   PUMICE_TRY(Value left, evaluate(*comparison.first, scope));
   for (const auto& [op, expression] : comparison.rest) {
     PUMICE_TRY(Value right, evaluate(*expression, scope));
@@ -477,19 +457,18 @@ Result<Value> Interpreter::evaluate(const CompareExpr& comparison,
   return Value(true);
 }
 
-Result<Value> Interpreter::evaluate(const AttributeExpr& attribute,
-                                    const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const AttributeExpr& attribute, const ScopePtr& scope) {
   PUMICE_TRY(const Value object, evaluate(*attribute.object, scope));
   return get_attribute(*this, object, attribute.name);
 }
 
-Result<Value> Interpreter::evaluate(const ItemExpr& item, const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const ItemExpr& item, const ScopePtr& scope) {
   PUMICE_TRY(const Value object, evaluate(*item.object, scope));
   PUMICE_TRY(const Value key, evaluate(*item.key, scope));
   return get_item(*this, object, key);
 }
 
-Result<Value> Interpreter::evaluate(const SliceExpr& slice, const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const SliceExpr& slice, const ScopePtr& scope) {
   PUMICE_TRY(const Value object, evaluate(*slice.object, scope));
   Value bounds[3];
   const ExprPtr* const parts[3] = {&slice.start, &slice.stop, &slice.step};
@@ -500,8 +479,7 @@ Result<Value> Interpreter::evaluate(const SliceExpr& slice, const std::shared_pt
   return get_slice(*this, object, bounds[0], bounds[1], bounds[2]);
 }
 
-Result<Arguments> Interpreter::evaluate(const CallArguments& given,
-                                        const std::shared_ptr<Scope>& scope) {
+Result<Arguments> Interpreter::evaluate(const CallArguments& given, const ScopePtr& scope) {
   Arguments arguments(budget_);
   arguments.positional.reserve(given.positional.size());
   for (const ExprPtr& argument : given.positional) {
@@ -529,8 +507,7 @@ Result<Arguments> Interpreter::evaluate(const CallArguments& given,
   return arguments;
 }
 
-Result<Value> Interpreter::evaluate(const CallExpr& call_expression,
-                                    const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const CallExpr& call_expression, const ScopePtr& scope) {
   PUMICE_TRY(const Value callee, evaluate(*call_expression.callee, scope));
   PUMICE_TRY(const Arguments arguments, evaluate(call_expression.arguments, scope));
   return call(callee, arguments);
@@ -546,8 +523,7 @@ Result<Value> Interpreter::call(const Value& callee, const Arguments& arguments)
   return kept.object()->call(*this, arguments);
 }
 
-Result<Value> Interpreter::evaluate(const FilterExpr& filter_expression,
-                                    const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const FilterExpr& filter_expression, const ScopePtr& scope) {
   Value input;
   if (filter_expression.input == nullptr) {
     input = *filter_input_;
@@ -558,8 +534,7 @@ Result<Value> Interpreter::evaluate(const FilterExpr& filter_expression,
   return filter(filter_expression.name, input, arguments);
 }
 
-Result<Value> Interpreter::evaluate(const TestExpr& test_expression,
-                                    const std::shared_ptr<Scope>& scope) {
+Result<Value> Interpreter::evaluate(const TestExpr& test_expression, const ScopePtr& scope) {
   PUMICE_TRY(const Value input, evaluate(*test_expression.input, scope));
   PUMICE_TRY(const Arguments arguments, evaluate(test_expression.arguments, scope));
   PUMICE_TRY(const bool holds, test(test_expression.name, input, arguments));

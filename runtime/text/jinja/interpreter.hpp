@@ -15,17 +15,19 @@
 
 namespace pumice::jinja {
 
+struct Scope;
+using ScopePtr = std::shared_ptr<Scope>;
+
 /// Variables of a template, a body of a loop, a macro's call.
 struct Scope {
   using Variable = std::pair<std::string_view, Value>;  // names are those of the template
 
-  Scope(Budget& budget, std::shared_ptr<Scope> outer)
-      : parent(std::move(outer)), variables(budget) {}
+  Scope(Budget& budget, ScopePtr outer) : parent(std::move(outer)), variables(budget) {}
 
   const Value* find(std::string_view name) const;
   void set(std::string_view name, Value value);
 
-  std::shared_ptr<Scope> parent;
+  ScopePtr parent;
   std::vector<Variable, Paid<Variable>> variables;
   bool kept = false;  ///< by the interpreter, for macros that are defined in it
 };
@@ -56,63 +58,62 @@ class Interpreter {
   void retain(const Value& object) noexcept;
 
   // For macros and loops.
-  Result<Value> call_macro(const Signature& signature, const Body& body,
-                           const std::shared_ptr<Scope>& closure, const Arguments& arguments);
+  Result<Value> call_macro(const Signature& signature, const Body& body, const ScopePtr& closure,
+                           const Arguments& arguments);
   /// The text of a recursive loop over other items.
-  Result<Value> call_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
-                          const Value& items, int64_t depth);
+  Result<Value> call_loop(const ForStatement& loop, const ScopePtr& scope, const Value& items,
+                          int64_t depth);
 
  private:
   enum class Flow { kNext, kBreak, kContinue };
   class Level;
 
-  void keep(const std::shared_ptr<Scope>& scope);
-  std::shared_ptr<Scope> child(const std::shared_ptr<Scope>& parent);
+  void keep(const ScopePtr& scope);
+  ScopePtr child(const ScopePtr& parent);
   Value look_up(const Scope& scope, std::string_view name);
 
-  Result<Flow> run_body(const Body& body, const std::shared_ptr<Scope>& scope);
-  Result<Flow> run_statement(const Statement& statement, const std::shared_ptr<Scope>& scope);
-  Result<Flow> run(const TextStatement& text, const std::shared_ptr<Scope>& scope);
-  Result<Flow> run(const PrintStatement& print, const std::shared_ptr<Scope>& scope);
-  Result<Flow> run(const IfStatement& choice, const std::shared_ptr<Scope>& scope);
-  Result<Flow> run(const ForStatement& loop, const std::shared_ptr<Scope>& scope);
-  Result<Flow> run(const SetStatement& set, const std::shared_ptr<Scope>& scope);
-  Result<Flow> run(const SetBlockStatement& set, const std::shared_ptr<Scope>& scope);
-  Result<Flow> run(const MacroStatement& macro, const std::shared_ptr<Scope>& scope);
-  Result<Flow> run(const CallStatement& call, const std::shared_ptr<Scope>& scope);
-  Result<Flow> run(const FilterStatement& filter, const std::shared_ptr<Scope>& scope);
-  Result<Flow> run(const WithStatement& with, const std::shared_ptr<Scope>& scope);
-  Result<Flow> run(LoopControl control, const std::shared_ptr<Scope>& scope);
+  Result<Flow> run_body(const Body& body, const ScopePtr& scope);
+  Result<Flow> run_statement(const Statement& statement, const ScopePtr& scope);
+  Result<Flow> run(const TextStatement& text, const ScopePtr& scope);
+  Result<Flow> run(const PrintStatement& print, const ScopePtr& scope);
+  Result<Flow> run(const IfStatement& choice, const ScopePtr& scope);
+  Result<Flow> run(const ForStatement& loop, const ScopePtr& scope);
+  Result<Flow> run(const SetStatement& set, const ScopePtr& scope);
+  Result<Flow> run(const SetBlockStatement& set, const ScopePtr& scope);
+  Result<Flow> run(const MacroStatement& macro, const ScopePtr& scope);
+  Result<Flow> run(const CallStatement& call, const ScopePtr& scope);
+  Result<Flow> run(const FilterStatement& filter, const ScopePtr& scope);
+  Result<Flow> run(const WithStatement& with, const ScopePtr& scope);
+  Result<Flow> run(LoopControl control, const ScopePtr& scope);
 
-  Result<Flow> run_loop(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
-                        const Value& items, int64_t depth);
-  Result<Values> loop_items(const ForStatement& loop, const std::shared_ptr<Scope>& scope,
-                            const Value& items);
+  Result<Flow> run_loop(const ForStatement& loop, const ScopePtr& scope, const Value& items,
+                        int64_t depth);
+  Result<Values> loop_items(const ForStatement& loop, const ScopePtr& scope, const Value& items);
   Status assign(const Target& target, Scope& scope, const Value& value);
-  /// The body's text.
-  Result<Value> captured(const Body& body, const std::shared_ptr<Scope>& scope);
-  Value macro(const Signature& signature, const Body& body, const std::shared_ptr<Scope>& scope);
-  Result<Value> filtered(const Expr& filter, const std::shared_ptr<Scope>& scope,
-                         const Value& input);
+  /// The text that `run` writes.
+  template <typename Run>
+  Result<Value> captured(const Run& run);
+  Value macro(const Signature& signature, const Body& body, const ScopePtr& scope);
+  Result<Value> filtered(const Expr& filter, const ScopePtr& scope, const Value& input);
 
-  Result<Value> evaluate(const Expr& expression, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const ConstExpr& constant, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const NameExpr& name, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const ListExpr& list, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const DictExpr& dict, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const ConditionalExpr& choice, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const UnaryExpr& unary, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const BinaryExpr& binary, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const LogicExpr& logic, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const ConcatExpr& concat, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const CompareExpr& compare, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const AttributeExpr& attribute, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const ItemExpr& item, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const SliceExpr& slice, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const CallExpr& call, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const FilterExpr& filter, const std::shared_ptr<Scope>& scope);
-  Result<Value> evaluate(const TestExpr& test, const std::shared_ptr<Scope>& scope);
-  Result<Arguments> evaluate(const CallArguments& arguments, const std::shared_ptr<Scope>& scope);
+  Result<Value> evaluate(const Expr& expression, const ScopePtr& scope);
+  Result<Value> evaluate(const ConstExpr& constant, const ScopePtr& scope);
+  Result<Value> evaluate(const NameExpr& name, const ScopePtr& scope);
+  Result<Value> evaluate(const ListExpr& list, const ScopePtr& scope);
+  Result<Value> evaluate(const DictExpr& dict, const ScopePtr& scope);
+  Result<Value> evaluate(const ConditionalExpr& choice, const ScopePtr& scope);
+  Result<Value> evaluate(const UnaryExpr& unary, const ScopePtr& scope);
+  Result<Value> evaluate(const BinaryExpr& binary, const ScopePtr& scope);
+  Result<Value> evaluate(const LogicExpr& logic, const ScopePtr& scope);
+  Result<Value> evaluate(const ConcatExpr& concat, const ScopePtr& scope);
+  Result<Value> evaluate(const CompareExpr& compare, const ScopePtr& scope);
+  Result<Value> evaluate(const AttributeExpr& attribute, const ScopePtr& scope);
+  Result<Value> evaluate(const ItemExpr& item, const ScopePtr& scope);
+  Result<Value> evaluate(const SliceExpr& slice, const ScopePtr& scope);
+  Result<Value> evaluate(const CallExpr& call, const ScopePtr& scope);
+  Result<Value> evaluate(const FilterExpr& filter, const ScopePtr& scope);
+  Result<Value> evaluate(const TestExpr& test, const ScopePtr& scope);
+  Result<Arguments> evaluate(const CallArguments& arguments, const ScopePtr& scope);
 
   const Template& program_;
   Budget& budget_;
@@ -125,7 +126,7 @@ class Interpreter {
   Scope globals_;
   std::shared_ptr<Object> retained_;  ///< the last, which has the one before it
   /// Of macros and recursive loops, which do not own them.
-  std::vector<std::shared_ptr<Scope>, Paid<std::shared_ptr<Scope>>> kept_;
+  std::vector<ScopePtr, Paid<ScopePtr>> kept_;
 };
 
 }  // namespace pumice::jinja
