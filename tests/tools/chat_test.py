@@ -234,75 +234,83 @@ class OnATerminal(CommandLineTest):
         before, _, self.seen = self.seen.partition(words)
         return before
 
+    def wait_for_prompt(self, seconds=60):
+        """Until the editor reads keys: what is typed before that the terminal itself echoes, or takes."""
+        self.wait_for("> ")
+        deadline = time.monotonic() + seconds
+        while termios.tcgetattr(self.master)[3] & termios.ICANON:
+            self.assertLess(time.monotonic(), deadline, "the editor does not take the terminal")
+            time.sleep(0.01)
+
     def type(self, text):
         os.write(self.master, text.encode())
 
-    def ended_by_ctrl_d(self, seconds=60):
-        """The editor takes the terminal only once it reads, after the prompt: a Ctrl-D before that is lost."""
-        for _ in range(seconds):
-            self.type("\x04")
-            try:
-                return self.process.wait(1)
-            except subprocess.TimeoutExpired:
-                pass
-        self.fail("Ctrl-D does not end it")
+    def ended_by_ctrl_d(self):
+        self.type("\x04")
+        return self.process.wait(60)
 
     def test_ctrl_c_stops_the_answer_and_not_the_program(self):
-        self.wait_for("> ")
+        self.wait_for_prompt()
         self.type("Once upon a time\n")
         self.wait_for("Once upon a time")
         time.sleep(0.5)
         self.type("\x03")
         self.wait_for("[stopped")
-        self.wait_for("> ")
+        self.wait_for_prompt()
         self.type("half a line\x03")
         self.wait_for("(type /exit or press Ctrl-D to leave)")
-        self.wait_for("> ")
+        self.wait_for_prompt()
         self.type("/system caf\u00e9\n")
         self.wait_for("(applies from the next")
-        self.wait_for("> ")
+        self.wait_for_prompt()
         self.type("/system\n")
         self.wait_for("caf\u00e9")
-        self.wait_for("> ")
+        self.wait_for_prompt()
         self.assertEqual(self.ended_by_ctrl_d(), 0)
 
     def test_a_request_to_end_ends_it(self):
-        self.wait_for("> ")
+        self.wait_for_prompt()
         self.process.send_signal(signal.SIGTERM)
         self.assertEqual(self.process.wait(60), CANCELLED)
 
     def test_what_is_typed_during_an_answer_waits_for_its_end(self):
+        self.wait_for_prompt()
         self.ended_by_ctrl_d()
         self.open_chat("-n", 400)
-        self.wait_for("> ")
+        self.wait_for_prompt()
         self.type("Once upon a time\n")
         self.wait_for("there was")
         self.type("/system typed ahead\n")
         self.assertNotIn("typed ahead", self.wait_for("[400 tokens"))
         self.wait_for("typed ahead")
         self.wait_for("(applies from the next")
+        self.wait_for_prompt()
 
     def test_lines_are_remembered_by_the_next_chat(self):
-        self.wait_for("> ")
+        self.wait_for_prompt()
         self.type("/system first\n")
         self.wait_for("(applies from")
+        self.wait_for_prompt()
         self.type("/system second\n")
         self.wait_for("(applies from")
+        self.wait_for_prompt()
         self.assertEqual(self.ended_by_ctrl_d(), 0)
         file = self.folder / "config/pumice/chat_history"
         self.assertEqual(file.read_text(), "/system first\n/system second\n")
         self.assertEqual(file.stat().st_mode & 0o777, 0o600)
         self.open_chat()
-        self.wait_for("> ")
+        self.wait_for_prompt()
         self.type("\x1b[A\x1b[A\n")  # up twice
         self.wait_for("(applies from")
+        self.wait_for_prompt()
         self.type("/system\n")
         self.wait_for("first\r\n")
+        self.wait_for_prompt()
         self.assertEqual(self.ended_by_ctrl_d(), 0)
         self.assertEqual(file.read_text().count("/system first\n"), 2)
 
     def test_a_history_that_cannot_be_kept_or_is_not_wanted_stops_nothing(self):
-        self.wait_for("> ")
+        self.wait_for_prompt()
         self.assertEqual(self.ended_by_ctrl_d(), 0)
         state = self.write("state", "a file")
         fifo = self.folder / "fifos/pumice/chat_history"
@@ -312,14 +320,15 @@ class OnATerminal(CommandLineTest):
                                    ((), {"XDG_STATE_HOME": str(self.folder / "fifos")}),
                                    (("--no-history",), {}), ((), {"PUMICE_NO_HISTORY": "1"})):
             self.open_chat(*flags, **environment)
-            self.wait_for("> ")
+            self.wait_for_prompt()
             self.type("/system Be kind.\n")
             self.wait_for("(applies from")
+            self.wait_for_prompt()
             self.assertEqual(self.ended_by_ctrl_d(), 0)
         self.assertFalse((self.folder / "config/pumice/chat_history").exists())
 
     def test_a_line_is_drawn_again_when_the_terminal_becomes_narrower(self):
-        self.wait_for("> ")
+        self.wait_for_prompt()
         words = " ".join(f"word{i}" for i in range(20))  # two lines of 80 columns, three of 60
         self.type("/system " + words)
         self.wait_for("word19")
@@ -329,7 +338,7 @@ class OnATerminal(CommandLineTest):
         self.assertIn("> /system word0 word1", drawn)
         self.type("\n")
         self.wait_for("(applies from")
-        self.wait_for("> ")
+        self.wait_for_prompt()
         self.type("/system\n")
         self.assertIn(words.removesuffix("word19"), self.wait_for("word19"))
 
