@@ -5,6 +5,7 @@
 #include <atomic>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 namespace pumice::test {
 namespace {
@@ -30,7 +31,7 @@ constexpr std::array<std::string_view, 7> kMayBeLost = {
 VkResult fault(const char* name) {
   using Kind = VulkanFaults::Kind;
   const Kind kind = state.kind;
-  if (kind == Kind::kNone) return VK_SUCCESS;
+  if (kind == Kind::kNone || kind == Kind::kCancelled) return VK_SUCCESS;
   const uint64_t call = state.n_calls++;
   if (kind == Kind::kLost) {
     const bool may_be_lost =
@@ -46,12 +47,26 @@ VkResult fault(const char* name) {
   return kind == Kind::kHostMemory ? VK_ERROR_OUT_OF_HOST_MEMORY : VK_ERROR_OUT_OF_DEVICE_MEMORY;
 }
 
+/// What a watchdog that cancels this submission leaves of it: its signals.
+bool cancels(const char* name) {
+  if (state.kind != VulkanFaults::Kind::kCancelled || state.n_calls++ != state.nth) return false;
+  state.struck = name;
+  return true;
+}
+
 struct InDriver {
   InDriver() { ++driver_depth; }
   ~InDriver() { --driver_depth; }
   InDriver(const InDriver&) = delete;
   InDriver& operator=(const InDriver&) = delete;
 };
+
+VkResult submit_nothing(PFN_vkQueueSubmit2 submit, VkQueue queue, uint32_t n,
+                        const VkSubmitInfo2* infos, VkFence fence) {
+  std::vector<VkSubmitInfo2> empty(infos, infos + n);
+  for (VkSubmitInfo2& info : empty) info.commandBufferInfoCount = 0;
+  return submit(queue, n, empty.data(), fence);
+}
 
 /// `Call` names the entry point.
 template <typename Call, typename R, typename... A>
@@ -66,6 +81,9 @@ R VKAPI_CALL entry(A... arguments) {
   } else if (state.kind == VulkanFaults::Kind::kLost) {
     ++state.n_calls;
   }
+  if constexpr (Call::kSubmits) {
+    if (cancels(Call::kName)) return submit_nothing(Call::real(), arguments...);
+  }
   return Call::real()(arguments...);
 }
 
@@ -79,6 +97,8 @@ auto wrapped(R(VKAPI_PTR* function)(A...)) {
     static constexpr const char* kName = #name;                          \
     static constexpr bool kWaits =                                       \
         std::string_view(#name) == std::string_view("vkDeviceWaitIdle"); \
+    static constexpr bool kSubmits =                                     \
+        std::string_view(#name) == std::string_view("vkQueueSubmit2");   \
     static auto real() { return state.real.name; }                       \
   };
 PUMICE_VK_DEVICE_FUNCTIONS(PUMICE_TEST_CALL)

@@ -153,7 +153,7 @@ Status Device::start(const Intercept& intercept) {
   semaphore_info.pNext = &type;
   const VkResult result = fn_.vkCreateSemaphore(device_, &semaphore_info, nullptr, &timeline_);
   if (result != VK_SUCCESS) return error_of(result, "creating the timeline semaphore");
-  return {};
+  return landing_marks_.create(*this);
 }
 
 Device::~Device() {
@@ -166,6 +166,7 @@ Device::~Device() {
   }
   if (!is_guest_ && timeline_) fn_.vkDeviceWaitIdle(device_);  // returns at once
   for (Retired& retired : retired_) retired.destroy();
+  landing_marks_.destroy(*this);
   if (timeline_) fn_.vkDestroySemaphore(device_, timeline_, nullptr);
   if (!is_guest_) fn_.vkDestroyDevice(device_, nullptr);
   if (const uint64_t leaked = ledger_.total_bytes(); leaked > 0) {
@@ -212,13 +213,18 @@ Result<uint64_t> Device::submit(std::span<const VkCommandBuffer> command_buffers
 Result<std::optional<uint64_t>> Device::try_submit(
     std::span<const VkCommandBuffer> command_buffers) {
   PUMICE_CHECK(!plan_.compile_only, "a device without hardware only compiles");
-  std::vector<VkCommandBufferSubmitInfo> buffers(command_buffers.size());
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    buffers[i].sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO;
-    buffers[i].commandBuffer = command_buffers[i];
-  }
   if (is_lost()) return lost_error();
   const std::lock_guard lock(queue_mutex_);
+  PUMICE_TRY(const VkCommandBuffer mark, landing_marks_.commands(*this, last_submitted_ + 1));
+  if (mark == VK_NULL_HANDLE) return std::optional<uint64_t>();
+  std::vector<VkCommandBufferSubmitInfo> buffers;
+  const auto add = [&](VkCommandBuffer commands) {
+    VkCommandBufferSubmitInfo& buffer = buffers.emplace_back();
+    buffer.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO;
+    buffer.commandBuffer = commands;
+  };
+  for (VkCommandBuffer commands : command_buffers) add(commands);
+  add(mark);
   std::vector<VkSemaphoreSubmitInfo> waits;
   for (const TimelinePoint& point : begin_after_) waits.push_back(submit_info(point));
   const VkSemaphoreSubmitInfo signal = submit_info({timeline_, last_submitted_ + 1});
@@ -304,8 +310,9 @@ Result<bool> Device::await(uint64_t value, std::chrono::nanoseconds most) {
     // Other work before it may end meanwhile: whether the device hangs is asked again then.
     const auto timeout_ns = static_cast<uint64_t>(1e9 * std::min(left, now.patience).count());
     const VkResult result = fn_.vkWaitSemaphores(device_, &info, timeout_ns);
-    if (result == VK_SUCCESS) return true;
-    if (result != VK_TIMEOUT) return error_of(result, "waiting for the device");
+    if (result != VK_SUCCESS && result != VK_TIMEOUT) {
+      return error_of(result, "waiting for the device");
+    }
   }
 }
 
@@ -313,6 +320,9 @@ Result<Device::Progress> Device::progress() {
   Progress progress;
   const VkResult result = fn_.vkGetSemaphoreCounterValue(device_, timeline_, &progress.value);
   if (result != VK_SUCCESS) return error_of(result, "asking for progress");
+  if (!landing_marks_.all_written(progress.value)) {
+    return faulty("ended work that it did not do, as a watchdog that cancels long work lets it");
+  }
   const auto stuck = hang_watch_.reached(progress.value, HangWatch::Clock::now());
   progress.patience = std::chrono::duration<double>(hang_timeout_s_.load()) - stuck;
   if (progress.patience.count() <= 0) return hang_error();

@@ -24,6 +24,7 @@
 #include "vk/hang_watch.hpp"
 #include "vk/host_device.hpp"
 #include "vk/instance.hpp"
+#include "vk/landing_marks.hpp"
 #include "vk/memory.hpp"
 #include "vk/plan.hpp"
 #include "vk/snapshot.hpp"
@@ -67,7 +68,7 @@ class Device {
   /// the hang timeout.
   Result<uint64_t> submit(std::span<const VkCommandBuffer> command_buffers);
 
-  /// The same without waiting: nothing was submitted if the host holds its queue.
+  /// The same without waiting: nothing was submitted if the host holds its queue, or too much is under way.
   Result<std::optional<uint64_t>> try_submit(std::span<const VkCommandBuffer> command_buffers);
 
   /// What is submitted from now on begins when the host's semaphore, of this VkDevice and of type
@@ -187,6 +188,7 @@ class Device {
   mutable std::atomic<Loss> loss_ = Loss::kNone;
   std::atomic<double> hang_timeout_s_ = kHangTimeout_s;
   HangWatch hang_watch_;
+  LandingMarks landing_marks_;
 };
 
 }  // namespace pumice::vk

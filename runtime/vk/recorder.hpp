@@ -80,6 +80,9 @@ struct Cost {
 };
 
 struct Grid {
+  /// Workgroups in a dimension that every device dispatches at once.
+  static constexpr uint32_t kMost = 65535;
+
   uint32_t x = 1;
   uint32_t y = 1;
   uint32_t z = 1;

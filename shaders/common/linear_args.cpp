@@ -69,15 +69,16 @@ std::vector<LinearShare> linear_shares(const LinearArgs& args, const WeightMatri
                                 .arithmetic = arithmetic}};
   };
   const LinearShare whole = share(0, part.n_rows);
-  if (limit.holds(whole.cost)) return {whole};
+  const uint64_t most_rows = uint64_t{vk::Grid::kMost} * tile_cols;
+  if (limit.holds(whole.cost) && part.n_rows <= most_rows) return {whole};
 
   const uint64_t granule = std::lcm(tile_cols, kRowGroup);
   const uint64_t n_granules = (part.n_rows + granule - 1) / granule;
   const uint64_t granule_bytes = granule / kRowGroup * row_group_bytes(*args.weights.type, k) +
                                  copies * rows * granule * 4 +
                                  (x_bytes * granule + part.n_rows - 1) / part.n_rows;
-  const uint64_t most =
-      std::min(limit.bytes / granule_bytes, limit.flops / (2 * rows * k * granule));
+  const uint64_t most = std::min(
+      {limit.bytes / granule_bytes, limit.flops / (2 * rows * k * granule), most_rows / granule});
   const uint64_t share_granules = std::max<uint64_t>(most, 1);
   const uint64_t n_shares = (n_granules + share_granules - 1) / share_granules;
   std::vector<LinearShare> shares;

@@ -30,10 +30,12 @@ struct Share {
   uint32_t n = 0;
 };
 
-/// `n` of them in shares of at most `most`, about equally many each.
+/// `n` of them in shares of at most `most` and of what a dispatch has workgroups for, about equally
+/// many each.
 class Shares {
  public:
-  Shares(uint32_t n, uint32_t most) : n_(n), size_(n == 0 ? 0 : (n - 1) / most + 1) {}
+  Shares(uint32_t n, uint32_t most)
+      : n_(n), size_(n == 0 ? 0 : (n - 1) / std::min(most, vk::Grid::kMost) + 1) {}
   uint32_t size() const { return size_; }
   Share operator[](uint32_t i) const {
     const auto first = static_cast<uint32_t>(uint64_t{n_} * i / size_);

@@ -71,7 +71,6 @@ Result<ExpertGemm> ExpertGemm::plan(vk::PipelineLibrary& pipelines,
       PUMICE_TRY(op.quantize_x_, QuantizeX::plan(pipelines, op.x_form_));
     }
     op.tuning_ = tuned(pipelines);
-    op.most_workgroups_ = pipelines.device()->plan().max_workgroup_count[0];
     op.tiles_ = variant.tiles;
     PUMICE_CHECK(op.tiles_.front().rows >= kLeastTileRows, "tiles of pairs are too small");
     PUMICE_TRY(op.group_routes_,
@@ -217,7 +216,7 @@ void ExpertGemm::record_products(vk::Recorder& recorder, const Args& args) const
         most_tiles > 1
             ? col_tiles
             : rows_within(limit, col_tiles, [&](uint32_t some) { return cost_of(1, some); });
-    const Shares tile_shares(tiles, std::min(most_tiles, most_workgroups_));
+    const Shares tile_shares(tiles, most_tiles);
     const Shares col_shares(col_tiles, most_cols);
     for (uint32_t t = 0; t < tile_shares.size(); ++t) {
       for (uint32_t c = 0; c < col_shares.size(); ++c) {

@@ -108,7 +108,6 @@ class ExpertGemm {
   XForm x_form_ = XForm::kFloats;
   std::optional<QuantizeX> quantize_x_;  // to that form
   Tuning tuning_;
-  uint32_t most_workgroups_ = 0;  // side by side in a dispatch
   std::vector<GemmTile> tiles_;
   const vk::Pipeline* group_routes_ = nullptr;
   std::map<const WeightType*, std::vector<const vk::Pipeline*>> pipelines_;  // by tile

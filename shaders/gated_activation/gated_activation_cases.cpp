@@ -47,8 +47,9 @@ std::vector<OpCase> gated_activation_cases() {
                                                                       {kRelu, "relu"}};
   std::vector<OpCase> cases;
   for (const auto& [kind, name] : kKinds) {
-    for (const Shape& shape : {Shape{1, 1, 1}, Shape{3, 61, 4}, Shape{5, 172, 1},
-                               Shape{1, 11008, 10}, Shape{7, 257, 30}, Shape{2, 4098, 1}}) {
+    for (const Shape& shape :
+         {Shape{1, 1, 1}, Shape{3, 61, 4}, Shape{5, 172, 1}, Shape{1, 11008, 10}, Shape{7, 257, 30},
+          Shape{2, 4098, 1}, Shape{66000, 2, 1}}) {
       cases.push_back(
           {.op = "gated_activation",
            .name = fmt::format("{} rows={} n={} scale={}", name, shape.rows, shape.n, shape.scale),

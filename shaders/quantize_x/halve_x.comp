@@ -4,7 +4,7 @@
 #include "common/half.glsl"
 #include "quantize_x/quantize_x.h"
 
-// A lane writes a unit of eight halves; workgroups are [units of a row][row, folded].
+// A lane writes a unit of eight halves; workgroups are [units of a row][row].
 
 /// Four neighbours in the order of HalvedX; zeros past the last column.
 uvec2 halved_quad(uint row, uint quad) {
@@ -16,8 +16,8 @@ uvec2 halved_quad(uint row, uint quad) {
 void main() {
   const uint n_units = (pc.k + HALVED_COLS - 1) / HALVED_COLS * (HALVED_COLS / 8);
   const uint unit = gl_WorkGroupID.x * workgroup_size + gl_LocalInvocationIndex;
-  const uint row = gl_WorkGroupID.z * gl_NumWorkGroups.y + gl_WorkGroupID.y;
-  if (unit >= n_units || row >= pc.rows) return;
+  const uint row = gl_WorkGroupID.y;
+  if (unit >= n_units) return;
   Uvec4s(pc.quants).v[row * n_units + unit] =
       uvec4(halved_quad(row, 2 * unit), halved_quad(row, 2 * unit + 1));
 }

@@ -46,12 +46,11 @@ void QuantizeX::record(vk::Recorder& recorder, const Args& args) const {
         moved.x += first * args.x_stride * 4;
         if (halves) {
           moved.quants += HalvedX::size_bytes(first, args.k);
-          moved.rows = rows;
-          constexpr uint32_t kFold = 32768;  // below what every device dispatches in a dimension
-          return vk::Grid{row_groups, std::min(rows, kFold), (rows + kFold - 1) / kFold};
+        } else {
+          moved.quants +=
+              first * QuantizedX::kBlockCols;  // blocks of all rows, one after the other
+          moved.scales += first * 8;
         }
-        moved.quants += first * QuantizedX::kBlockCols;  // blocks of all rows, one after the other
-        moved.scales += first * 8;
         return vk::Grid{row_groups, rows};
       });
 }

@@ -68,7 +68,7 @@ std::vector<OpCase> quantize_x_cases() {
   std::vector<OpCase> cases;
   for (const Shape& shape :
        {Shape{1, 32, 0, 1.0f}, Shape{3, 100, 8, 1e-5f}, Shape{65, 256, 0, 3e4f},
-        Shape{40000, 4, 0, 1.0f}, Shape{2, 1092, 4, 1.0f}}) {
+        Shape{70000, 4, 0, 1.0f}, Shape{2, 1092, 4, 1.0f}}) {
     cases.push_back({.op = "quantize_x",
                      .name = fmt::format("halves rows={} k={} magnitude={}", shape.rows, shape.k,
                                          shape.magnitude),

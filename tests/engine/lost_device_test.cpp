@@ -180,6 +180,33 @@ TEST_F(LostDevice, ThatTwoEnginesShareIsOpenedOnceForBoth) {
   }
 }
 
+/// As a watchdog does that cancels long work: without the mark that a submission leaves, what was in
+/// memory before would be told as text.
+TEST_F(LostDevice, ThatEndsASubmissionItDidNotCarryOutChangesNoToken) {
+  const Told wanted = alone(false);
+  Result<host::OpenedModel> opened = open();
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  auto engine = Engine::create(opened->pipelines, opened->model, options(false));
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  host::Recovery recovery(std::move(opened).value(), [this] { return open(); });
+  opened = Error{};
+  std::mt19937 random(7);
+  Told told;
+  VulkanFaults::arm(Kind::kCancelled, UINT64_MAX);
+  EXPECT_EQ(run(**engine, recovery, random, told), 0);
+  EXPECT_EQ(told, wanted);
+  const uint64_t n_submissions = VulkanFaults::n_calls();
+  ASSERT_GT(n_submissions, 10u);
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    random.seed(seed);
+    VulkanFaults::arm(Kind::kCancelled, random() % (n_submissions / 2));
+    told.clear();
+    EXPECT_EQ(run(**engine, recovery, random, told), 1) << "seed " << seed;
+    EXPECT_EQ(told, wanted) << "seed " << seed;
+  }
+  VulkanFaults::disarm();
+}
+
 /// As a host that opens an engine for each level: many may have the same address.
 TEST_F(LostDevice, ThatEachOfManyEnginesLosesOnceIsHadAgainEachTime) {
   Result<host::OpenedModel> opened = open();

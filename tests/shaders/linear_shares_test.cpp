@@ -65,6 +65,31 @@ TEST(LinearShares, AreOneWhereTheLimitHoldsTheCost) {
   EXPECT_GT(shares_of({.flops = whole.flops - 1}).size(), 1u);
 }
 
+TEST(LinearShares, HaveNoMoreWorkgroupsThanEveryDeviceDispatches) {
+  for (const uint32_t tile_cols : kTileCols) {
+    const uint32_t n_rows = 65536 * tile_cols;
+    const WeightMatrix matrix = matrix_of(weight_type("Q8_0"), 0, n_rows, 32);
+    const auto shares =
+        linear_shares({.weights = matrix, .rows = 1}, matrix.parts[0], {}, tile_cols);
+    ASSERT_EQ(shares.size(), 2u);
+    uint32_t next = 0;
+    for (const LinearShare& share : shares) {
+      EXPECT_EQ(share.part.first_row, next);
+      EXPECT_LE((share.part.n_rows + tile_cols - 1) / tile_cols, 65535u);
+      next += share.part.n_rows;
+    }
+    EXPECT_EQ(next, n_rows);
+  }
+}
+
+TEST(Shares, HaveNoMoreWorkgroupsThanEveryDeviceDispatches) {
+  EXPECT_EQ(Shares(65535, UINT32_MAX).size(), 1u);
+  const Shares two(65536, UINT32_MAX);
+  ASSERT_EQ(two.size(), 2u);
+  EXPECT_EQ(two[1].first, two[0].n);
+  EXPECT_EQ(two[0].n + two[1].n, 65536u);
+}
+
 TEST(LinearShares, AreOneGranuleEachWhereNothingFits) {
   const WeightMatrix matrix = matrix_of(weight_type("Q8_0"), 0, 300, 64);
   const LinearArgs args{.weights = matrix, .rows = 9};
