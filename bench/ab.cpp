@@ -58,7 +58,8 @@ Json to_json(const AbSide& side) {
   return {{"configuration", side.configuration},
           {"options", options_to_json(side.options)},
           {"limit", side.limit},
-          {"variants", side.variants}};
+          {"variants", side.variants},
+          {"tuning", side.tuning}};
 }
 
 const char* verdict(const AbRow& row) {

@@ -3,7 +3,7 @@
 
 #include <array>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <span>
@@ -44,6 +44,7 @@ struct AbSide {
   std::string limit;  ///< of its device
   EngineOptions options = {};
   std::set<std::string> variants = {};  ///< that ran
+  nlohmann::json tuning = {};           ///< tuning_to_json of its pipelines
 };
 
 nlohmann::json to_json(std::span<const AbRow> rows, const AbSide& a, const AbSide& b);

@@ -180,6 +180,15 @@ Status choose_variants(vk::PipelineLibrary& pipelines, const Configuration& conf
   return {};
 }
 
+nlohmann::json tuning_to_json(const vk::PipelineLibrary& pipelines) {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const vk::TuningChoice& choice : pipelines.choices()) {
+    rows.push_back(
+        {{"shape", choice.shape.text()}, {"row", choice.row.text}, {"from", choice.row.origin}});
+  }
+  return rows;
+}
+
 nlohmann::json options_to_json(const EngineOptions& options) {
   return {{"math", ops::math_name(options.math)}, {"kv", options.kv_type.name()},
           {"chunk", options.chunk_tokens},        {"batch", options.token_budget},

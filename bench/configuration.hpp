@@ -51,6 +51,9 @@ struct Configuration {
 /// has.
 Status choose_variants(vk::PipelineLibrary& pipelines, const Configuration& configuration);
 
+/// The rows of tuning by which ops chose their kernels and sizes so far: [{"shape", "row", "from"}].
+nlohmann::json tuning_to_json(const vk::PipelineLibrary& pipelines);
+
 /// The options that a configuration can change, as records carry them.
 nlohmann::json options_to_json(const EngineOptions& options);
 

@@ -6,10 +6,11 @@
 #include "bench/statistics.hpp"
 
 namespace pumice::bench {
-namespace {
 
-Result<Timing> check_and_time(vk::PipelineLibrary& pipelines, const ops::OpCase& op_case,
-                              const TimingOptions& options) {
+Result<std::optional<Timing>> check_and_time(vk::PipelineLibrary& pipelines,
+                                             const ops::OpCase& op_case,
+                                             const TimingOptions& options,
+                                             const std::function<bool()>& goes_on) {
   const auto go_on = [&]() -> Status {
     if (!options.stop || !options.stop()) return {};
     return make_error(ErrorCode::kCancelled, "interrupted");
@@ -17,15 +18,16 @@ Result<Timing> check_and_time(vk::PipelineLibrary& pipelines, const ops::OpCase&
   ops::OpBed bed(pipelines.device(), pipelines);
   PUMICE_TRY_STATUS(go_on());
   PUMICE_TRY(const ops::PreparedOp op, op_case.prepare(bed));
+  if (goes_on && !goes_on()) return std::optional<Timing>();
   PUMICE_TRY_STATUS(go_on());
   PUMICE_TRY_STATUS(pipelines.compile());
   PUMICE_TRY_STATUS(go_on());
   PUMICE_TRY_STATUS(ops::run_and_check(bed, op));
-  if (op.rotation.empty()) return time_runs(pipelines.device(), std::span(&op.record, 1), options);
-  return time_runs(pipelines.device(), op.rotation, options);
+  const std::span<const Run> runs =
+      op.rotation.empty() ? std::span(&op.record, 1) : std::span(op.rotation);
+  PUMICE_TRY(Timing timing, time_runs(pipelines.device(), runs, options));
+  return std::optional(std::move(timing));
 }
-
-}  // namespace
 
 double OpRow::median_ns() const { return summarize(timing.samples_ns).median; }
 
@@ -52,12 +54,12 @@ std::vector<std::string> OpRow::labels() const {
 OpRow bench_op(vk::PipelineLibrary& pipelines, const ops::OpCase& op_case, const Roofline& roofline,
                const TimingOptions& options) {
   OpRow row{.op = op_case.op, .name = op_case.name};
-  Result<Timing> timing = check_and_time(pipelines, op_case, options);
+  Result<std::optional<Timing>> timing = check_and_time(pipelines, op_case, options);
   if (!timing.ok()) {
     row.error = timing.error();
     return row;
   }
-  row.timing = std::move(*timing);
+  row.timing = std::move(**timing);
   row.limit = limit_of(roofline, row.timing.commands);
   return row;
 }

@@ -48,8 +48,14 @@ struct OpsOptions {
 /// The time that measuring everything may take by default: a minute on CPU drivers, two on GPUs.
 double default_time_limit_s(const vk::DevicePlan& plan);
 
-/// Check one case against its reference and, if it is right, time it. What goes wrong is in the
-/// row.
+/// Check one case against its reference and, if it is right, time it; nothing where `goes_on`, asked
+/// when the op is planned, says no. Errors: kSelfTestFailed, kCancelled, those of the device.
+Result<std::optional<Timing>> check_and_time(vk::PipelineLibrary& pipelines,
+                                             const ops::OpCase& op_case,
+                                             const TimingOptions& options,
+                                             const std::function<bool()>& goes_on = {});
+
+/// The same, held against the device's limits. What goes wrong is in the row.
 OpRow bench_op(vk::PipelineLibrary& pipelines, const ops::OpCase& op_case, const Roofline& roofline,
                const TimingOptions& options);
 

@@ -2,10 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <fstream>
 #include <optional>
+#include <sstream>
 #include <string>
 
+#include "base/check.hpp"
+#include "base/output_file.hpp"
 #include "base/path.hpp"
 #include "shaders/common/tuning.hpp"
 
@@ -25,6 +29,36 @@ std::optional<std::string> read_text(const std::filesystem::path& path) {
   file.read(text.data(), static_cast<std::streamsize>(n_bytes));
   if (!file) return std::nullopt;
   return text;
+}
+
+/// Begins the comment of a row that this program wrote.
+constexpr std::string_view kMeasured = "# tuned ";
+
+/// The table and the conditions of a line that has a row.
+std::string subject_of(std::string_view line) {
+  const std::string table(line.substr(0, line.find(' ')));
+  const size_t begin = line.find(" if ");
+  if (begin == line.npos) return table;
+  const size_t end = line.find(" use ", begin);
+  return table + std::string(line.substr(begin, end == line.npos ? end : end - begin));
+}
+
+/// `text` without rows that were written for the subjects of these.
+std::string without(std::string_view text, std::span<const MeasuredRow> rows) {
+  std::string kept;
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    std::string row;
+    if (!line.starts_with(kMeasured) || !std::getline(lines, row)) {
+      kept += line + "\n";
+      continue;
+    }
+    const bool is_replaced = std::ranges::any_of(rows, [&](const MeasuredRow& measured) {
+      return subject_of(measured.text) == subject_of(row);
+    });
+    if (!is_replaced) kept += line + "\n" + row + "\n";
+  }
+  return kept;
 }
 
 }  // namespace
@@ -55,6 +89,31 @@ std::vector<vk::TuningRow> load_tuning_overlay(const std::filesystem::path& cach
   }
   logger.info("{} has {} rows of tuning", to_utf8(path), rows->size());
   return *std::move(rows);
+}
+
+Status save_tuning_overlay(const std::filesystem::path& cache_directory,
+                           const vk::DeviceSnapshot& device, std::span<const MeasuredRow> rows) {
+  const std::filesystem::path path = tuning_overlay_file(cache_directory, device);
+  PUMICE_CHECK(!path.empty(), "there is no folder for a tuning overlay");
+  std::string text;
+  for (const MeasuredRow& row : rows) {
+    text += fmt::format("{}{}\n{}\n", kMeasured, row.provenance, row.text);
+  }
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) {
+    const std::optional<std::string> old = read_text(path);
+    if (!old) {
+      return make_error(ErrorCode::kBadFile, "{} cannot be read as a file of at most {} KiB",
+                        to_utf8(path), kMaxFileBytes >> 10);
+    }
+    text += without(*old, rows);
+  }
+  const auto parsed = vk::parse_tuning_rows(to_utf8(path), text, ops::tuning_tables());
+  if (!parsed.ok()) return parsed.error();
+  std::filesystem::create_directories(cache_directory, error);  // that it failed, writing says
+  PUMICE_TRY(OutputFile file, OutputFile::create(path));
+  PUMICE_TRY_STATUS(file.write(text));
+  return file.finish();
 }
 
 }  // namespace pumice

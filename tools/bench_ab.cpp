@@ -28,6 +28,7 @@ struct Side {
   void note() {
     record.options = engine->options();
     record.variants.insert(engine->variants().begin(), engine->variants().end());
+    record.tuning = bench::tuning_to_json(*opened.pipelines);
   }
 };
 

@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
+#include "bench/configuration.hpp"
 #include "bench/machine_state.hpp"
 #include "bench/model_bench.hpp"
 #include "bench/records.hpp"
@@ -90,7 +91,9 @@ Status bench_model(const BenchOptions& options) {
   bench::ModelBench bench{
       .make_engine = [&](const bench::TestGroup& group) -> Result<std::unique_ptr<Engine>> {
         if (!checked.ok()) return checked.error();
-        return make_engine(opened, bench::engine_options(group, base));
+        auto engine = make_engine(opened, bench::engine_options(group, base));
+        record.run["tuning"] = bench::tuning_to_json(*opened.pipelines);
+        return engine;
       },
       .n_vocab = opened.model->program.n_vocab,
       .delay_s = options.delay_s,

@@ -23,6 +23,7 @@ Command add_logits(CLI::App& app);
 Command add_embed(CLI::App& app);
 Command add_perplexity(CLI::App& app);
 Command add_sim(CLI::App& app);
+Command add_tune(CLI::App& app);
 Command add_pull(CLI::App& app);
 Command add_list(CLI::App& app);
 Command add_rm(CLI::App& app);

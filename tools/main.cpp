@@ -98,6 +98,7 @@ Status run(int argc, char** argv) {
       add_chat(app),
       add_bench(app, typed),
       add_report(app),
+      add_tune(app),
       add_info(app),
       add_tokenize(app),
       add_template(app),

@@ -35,9 +35,13 @@ LearnedCosts costs_of(const Engine& engine) {
 }  // namespace
 
 TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device,
-                               const std::filesystem::path& cache_directory, const Logger& logger) {
+                               const std::filesystem::path& cache_directory, const Logger& logger,
+                               std::vector<vk::TuningRow> preferred) {
   auto library = std::make_shared<vk::PipelineLibrary>(device, cache_directory, spirv_hash());
-  library->prefer(load_tuning_overlay(cache_directory, device->snapshot(), logger));
+  for (vk::TuningRow& row : load_tuning_overlay(cache_directory, device->snapshot(), logger)) {
+    preferred.push_back(std::move(row));
+  }
+  library->prefer(std::move(preferred));
   auto verdict = load_passport(cache_directory, device->snapshot(), logger);
   if (verdict) {
     library->reject(verdict->rejected());

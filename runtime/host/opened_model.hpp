@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "base/log.hpp"
 #include "base/result.hpp"
@@ -40,11 +41,13 @@ struct OpenOptions {
 };
 
 /// The pipelines of a device, kept in `cache_directory` and without what its passport there
-/// rejects, and that verdict: none if no self-test has been run here.
+/// rejects, and that verdict: none if no self-test has been run here. Ops choose by the rows of
+/// `preferred`, then by those of the device's tuning overlay, then by those of the build.
 using TestedPipelines =
     std::pair<std::shared_ptr<vk::PipelineLibrary>, std::optional<SelfTestVerdict>>;
 TestedPipelines open_pipelines(const std::shared_ptr<vk::Device>& device,
-                               const std::filesystem::path& cache_directory, const Logger& logger);
+                               const std::filesystem::path& cache_directory, const Logger& logger,
+                               std::vector<vk::TuningRow> preferred = {});
 
 /// A model on a device, with its pipelines. Copies share all of it, and so do engines, which keep
 /// alive what they need. Threads: as engines (engine.hpp); the members are not to change meanwhile.

@@ -149,6 +149,19 @@ void PipelineLibrary::prefer(std::vector<TuningRow> rows) {
   preferred_ = std::move(rows);
 }
 
+void PipelineLibrary::note(TuningChoice choice) const {
+  const std::lock_guard lock(mutex_);
+  std::string key = choice.row.table + " " + choice.shape.text();
+  choices_.insert_or_assign(std::move(key), std::move(choice));
+}
+
+std::vector<TuningChoice> PipelineLibrary::choices() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<TuningChoice> choices;
+  for (const auto& [key, choice] : choices_) choices.push_back(choice);
+  return choices;
+}
+
 uint64_t PipelineLibrary::preferred_hash() const {
   std::string all;
   for (const TuningRow& row : preferred_) all += row.text + "\n";

@@ -131,6 +131,10 @@ class PipelineLibrary {
   std::span<const TuningRow> preferred() const { return preferred_; }
   /// Over what they say; 0 if there are none. Part of keys of bits that kernels compute.
   uint64_t preferred_hash() const;
+  /// What ops chose by rows, for whoever reports or tunes it.
+  void note(TuningChoice choice) const;
+  /// Each once, in the order of tables and shapes; of one shape the last.
+  std::vector<TuningChoice> choices() const;
 
   /// The pipeline for a request; the same request gives the same pipeline. It can be recorded after
   /// the next `compile`. The pointer stays valid for the library's life. Errors: kSelfTestFailed
@@ -203,6 +207,7 @@ class PipelineLibrary {
   mutable std::mutex mutex_;  // of all below; not held while compiling
   ModuleNames rejected_;
   std::map<std::string, std::vector<uint32_t>, std::less<>> overrides_;
+  mutable std::map<std::string, TuningChoice> choices_;  // by table and shape
   ModuleNames accepted_;
   std::deque<Pipeline> pipelines_;
   std::vector<std::pair<uint32_t, VkPipelineLayout>> layouts_;

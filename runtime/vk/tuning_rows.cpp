@@ -1,6 +1,7 @@
 #include "vk/tuning_rows.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -71,6 +72,21 @@ std::vector<std::string> TuningFacts::names() const {
   std::vector<std::string> names;
   for (const auto& [name, value] : values_) names.push_back(name);
   return names;
+}
+
+std::string TuningFacts::text() const {
+  std::string text;
+  for (const auto& [name, value] : values_) {
+    text += fmt::format("{}{}=", text.empty() ? "" : " ", name);
+    if (const auto* word = std::get_if<std::string>(&value)) {
+      text += *word;
+    } else {
+      std::span<const uint64_t> parts = std::get<TuningSize>(value);
+      while (parts.size() > 1 && parts.back() == 0) parts = parts.first(parts.size() - 1);
+      text += fmt::format("{}", fmt::join(parts, "."));
+    }
+  }
+  return text;
 }
 
 bool TuningCondition::holds(const TuningFacts& facts) const {

@@ -54,6 +54,8 @@ class TuningFacts {
   /// Null: nothing is known of it.
   const Value* find(std::string_view name) const;
   std::vector<std::string> names() const;
+  /// As the conditions of a row that holds for these: "tile_rows=8 type=q4_k".
+  std::string text() const;
 
  private:
   std::map<std::string, Value, std::less<>> values_;
@@ -86,6 +88,12 @@ struct TuningRow {
   bool holds(const TuningFacts& facts) const;
   /// One that the table's declaration demands of such rows.
   uint32_t number(std::string_view name) const;
+};
+
+/// That an op chose a row of its table for a shape.
+struct TuningChoice {
+  TuningFacts shape;
+  TuningRow row;
 };
 
 struct TuningTable {

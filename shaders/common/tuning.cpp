@@ -60,7 +60,10 @@ const vk::TuningRow* choose_row(const TuningTarget& target, std::string_view tab
                                 const vk::TuningFacts& shape, const TuningObstacle& obstacle) {
   for (const vk::TuningRow* row : tuning_rows(target, table, shape)) {
     const std::string reason = obstacle ? obstacle(*row) : "";
-    if (reason.empty()) return row;
+    if (reason.empty()) {
+      if (target.library != nullptr) target.library->note({shape, *row});
+      return row;
+    }
     const bool preferred = std::ranges::any_of(
         target.preferred, [&](const vk::TuningRow& some) { return &some == row; });
     if (preferred && target.logger != nullptr) {

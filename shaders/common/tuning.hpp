@@ -37,11 +37,13 @@ struct TuningTarget {
   TuningTarget(const vk::PipelineLibrary& pipelines)    // NOLINT
       : plan(pipelines.device()->plan()),
         preferred(pipelines.preferred()),
-        logger(&pipelines.device()->logger()) {}
+        logger(&pipelines.device()->logger()),
+        library(&pipelines) {}
 
   const vk::DevicePlan& plan;
   std::span<const vk::TuningRow> preferred = {};
-  const Logger* logger = nullptr;  ///< null: nothing is logged
+  const Logger* logger = nullptr;                ///< null: nothing is logged
+  const vk::PipelineLibrary* library = nullptr;  ///< that is told what was chosen, if any
 };
 
 /// As conditions name a weight type: "q4_k".

@@ -7,6 +7,7 @@
 
 #include "shaders/common/paged_kv_case.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/flash_attention/flash_attention_bench.hpp"
 #include "shaders/flash_attention/flash_attention_reference.hpp"
 #include "shaders/op_case.hpp"
 
@@ -200,7 +201,29 @@ Result<PreparedOp> prepare(OpBed& bed, const AttentionBenchCase& test, const Ben
   return prepared;
 }
 
+OpCase case_of(const AttentionBenchCase& test, const BenchScale& scale) {
+  const FlashAttention::Shape& shape = test.shape;
+  const std::string local =
+      shape.window > 0 ? fmt::format(" window={} cap={}", shape.window, shape.soft_cap) : "";
+  return {.op = "flash_attention",
+          .name = fmt::format("heads={}/{} head_dim={} {} {} rows={} depth={}{}", shape.n_heads,
+                              shape.n_kv_heads, shape.head_dim, shape.kv_type.name(),
+                              test.rows > 1 ? "prefill" : "decode", test.rows, test.before, local),
+          .prepare = [=](OpBed& bed) { return prepare(bed, test, scale); }};
+}
+
 }  // namespace
+
+std::vector<OpCase> flash_attention_bench_cases(const BenchScale& scale,
+                                                std::span<const FlashAttention::Shape> shapes) {
+  std::vector<OpCase> cases;
+  for (const FlashAttention::Shape& shape : shapes) {
+    const uint32_t depth = scale.small ? 512 : 4096;
+    cases.push_back(case_of({shape, 0, scale.small ? 64u : 512u}, scale));
+    cases.push_back(case_of({shape, depth, 1}, scale));
+  }
+  return cases;
+}
 
 std::vector<OpCase> flash_attention_bench_cases(const BenchScale& scale) {
   // The last chunk of prompts of 512 and 4096 tokens, and one token after 512, 4096 and 32768; the
@@ -223,17 +246,7 @@ std::vector<OpCase> flash_attention_bench_cases(const BenchScale& scale) {
   local.soft_cap = 50;
   tests.push_back({local, tests.back().before, 1});
   std::vector<OpCase> cases;
-  for (const AttentionBenchCase& test : tests) {
-    cases.push_back({.op = "flash_attention",
-                     .name = fmt::format(
-                         "heads={}/{} head_dim={} f16 {} rows={} depth={}{}", test.shape.n_heads,
-                         test.shape.n_kv_heads, test.shape.head_dim,
-                         test.rows > 1 ? "prefill" : "decode", test.rows, test.before,
-                         test.shape.window > 0 ? fmt::format(" window={} cap={}", test.shape.window,
-                                                             test.shape.soft_cap)
-                                               : ""),
-                     .prepare = [=](OpBed& bed) { return prepare(bed, test, scale); }});
-  }
+  for (const AttentionBenchCase& test : tests) cases.push_back(case_of(test, scale));
   return cases;
 }
 

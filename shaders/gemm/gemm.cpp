@@ -68,6 +68,7 @@ Result<Gemm> Gemm::plan(vk::PipelineLibrary& pipelines, const WeightType& type,
     op.x_form_ = variant.x;
     op.tiles_ = variant.tiles;
     PUMICE_TRY(op.pipelines_, declare_gemm_tiles(pipelines, name, variant, sizeof(GemmPush)));
+    if (variant.chosen) pipelines.note(*variant.chosen);
     return op;
   }
   return make_error(rejected ? ErrorCode::kSelfTestFailed : ErrorCode::kInvalidArgument,

@@ -150,6 +150,7 @@ std::vector<GemmVariant> gemm_variants(const TuningTarget& target, Math math, XR
         std::ranges::find(variants, row->choice, &GemmVariant::name) != variants.end();
     if (is_listed || !is_allowed(*row, math) || !row_obstacle(target.plan, *row).empty()) continue;
     variants.push_back(variant_of(target, *row));
+    variants.back().chosen = vk::TuningChoice{facts, *row};
   }
   const uint32_t busy = take_row(target, "gemm_tiles", facts).number("busy_workgroups");
   for (GemmVariant& variant : variants) {

@@ -33,6 +33,7 @@ struct GemmVariant {
   std::vector<GemmTile> tiles = {};     ///< by rising size; none if there is an obstacle
   std::string obstacle = {};            ///< what of the plan forbids it, "it needs …"
   std::string_view grid_obstacle = {};  ///< what forbids it for types with a grid
+  std::optional<vk::TuningChoice> chosen = {};
 };
 
 /// Variants that compute as precisely as `math` asks, best first. With kAuto and kF32 the last one

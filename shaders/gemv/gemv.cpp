@@ -175,13 +175,28 @@ uint32_t GemvSplits::of(const WeightType& type, uint32_t n_rows, uint32_t n_cols
   return static_cast<uint32_t>(std::bit_floor(std::max(splits, uint64_t{1})));
 }
 
+namespace {
+
+vk::TuningFacts kernel_facts(const WeightType& type, XRoute path) {
+  return vk::TuningFacts()
+      .set("type", tuning_word(type))
+      .set("x", path == XRoute::kBroadcast ? "broadcast" : "portable");
+}
+
+/// Of the row that names it.
+void note_kernel(const vk::PipelineLibrary& pipelines, GemvKernel kernel,
+                 const vk::TuningFacts& facts) {
+  for (const vk::TuningRow* row : tuning_rows(pipelines, "gemv", facts)) {
+    if (row->choice == gemv_kernel_name(kernel)) return pipelines.note({facts, *row});
+  }
+}
+
+}  // namespace
+
 std::vector<GemvKernel> gemv_kernels(const TuningTarget& target, const WeightType& type,
                                      XRoute path) {
   std::vector<GemvKernel> kernels;
-  const auto facts = vk::TuningFacts()
-                         .set("type", tuning_word(type))
-                         .set("x", path == XRoute::kBroadcast ? "broadcast" : "portable");
-  for (const vk::TuningRow* row : tuning_rows(target, "gemv", facts)) {
+  for (const vk::TuningRow* row : tuning_rows(target, "gemv", kernel_facts(type, path))) {
     for (const GemvKernel kernel :
          {GemvKernel::kPortable, GemvKernel::kSubgroup, GemvKernel::kBroadcast}) {
       if (row->choice == gemv_kernel_name(kernel) && gemv_kernel_supported(target.plan, kernel) &&
@@ -203,7 +218,9 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
   const auto kernel = std::ranges::find_if(kernels, [&](GemvKernel candidate) {
     return !pipelines.is_rejected(module_name(type, candidate));
   });
-  return plan(pipelines, type, kernel != kernels.end() ? *kernel : kernels.front());
+  const GemvKernel chosen = kernel != kernels.end() ? *kernel : kernels.front();
+  note_kernel(pipelines, chosen, kernel_facts(type, path));
+  return plan(pipelines, type, chosen);
 }
 
 Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, GemvKernel kernel) {

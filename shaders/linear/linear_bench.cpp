@@ -3,6 +3,7 @@
 #include "format/resident_layout.hpp"
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/linear/linear.hpp"
+#include "shaders/linear/linear_bench.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -62,7 +63,30 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, Math math, const 
   return prepared;
 }
 
+OpCase case_of(const WeightType& type, const LinearShape& shape, Math math,
+               const BenchScale& scale) {
+  return {
+      .op = shape.rows <= Gemv::kMaxRows ? "gemv" : "gemm",
+      .name = fmt::format("{} rows={} n={} k={}{}", type.name, shape.rows, shape.n, shape.k,
+                          math == Math::kI8 ? " i8" : ""),
+      .prepare = [=, type = &type](OpBed& bed) { return prepare(bed, *type, math, shape, scale); },
+      .supported = [=, type = &type](
+                       const vk::DevicePlan& plan) { return math_supported(plan, *type, math); }};
+}
+
 }  // namespace
+
+std::vector<OpCase> linear_bench_cases(const BenchScale& scale,
+                                       std::span<const LinearBenchMatrix> matrices) {
+  std::vector<OpCase> cases;
+  for (const LinearBenchMatrix& matrix : matrices) {
+    for (const uint32_t rows : {1u, Gemv::kMaxRows, scale.small ? 64u : 512u}) {
+      cases.push_back(
+          case_of(*matrix.type, {rows, matrix.n_rows, matrix.n_cols}, Math::kAuto, scale));
+    }
+  }
+  return cases;
+}
 
 std::vector<OpCase> linear_bench_cases(const BenchScale& scale) {
   // Rows of x, outputs, inputs. Llama 3.2 1B: a square projection, gate and up, down; Llama 3.1 8B
@@ -79,15 +103,7 @@ std::vector<OpCase> linear_bench_cases(const BenchScale& scale) {
   }
   std::vector<OpCase> cases;
   const auto add = [&](const WeightType& type, const LinearShape& shape, Math math) {
-    cases.push_back({.op = shape.rows <= Gemv::kMaxRows ? "gemv" : "gemm",
-                     .name = fmt::format("{} rows={} n={} k={}{}", type.name, shape.rows, shape.n,
-                                         shape.k, math == Math::kI8 ? " i8" : ""),
-                     .prepare = [=, type = &type](
-                                    OpBed& bed) { return prepare(bed, *type, math, shape, scale); },
-                     .supported =
-                         [=, type = &type](const vk::DevicePlan& plan) {
-                           return math_supported(plan, *type, math);
-                         }});
+    cases.push_back(case_of(type, shape, math, scale));
   };
   for (const LinearShape& shape : shapes) {
     for (const WeightType* type : linear_types()) {

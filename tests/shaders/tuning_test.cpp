@@ -165,6 +165,29 @@ TEST_F(TuningOverlay, ThatIsMalformedIsIgnoredWithItsLineNamed) {
       << log_;
 }
 
+TEST_F(TuningOverlay, TakesMeasuredRowsInFrontAndKeepsAllElse) {
+  const auto save = [&](std::vector<MeasuredRow> rows) {
+    return save_tuning_overlay(folder_.path() / "new", device_, rows);
+  };
+  const auto text = [&] {
+    std::ifstream file(tuning_overlay_file(folder_.path() / "new", device_));
+    return std::string(std::istreambuf_iterator(file), {});
+  };
+  const std::string gemv = "gemv_uniform if type=q4_k use workgroup_size=64 unroll=";
+  ASSERT_TRUE(save({{gemv + "1", "first"}, {"layer_norm use workgroup_size=64", "norm"}}).ok());
+  EXPECT_EQ(text(),
+            "# tuned first\n" + gemv + "1\n# tuned norm\nlayer_norm use workgroup_size=64\n");
+  std::ofstream(tuning_overlay_file(folder_.path() / "new", device_), std::ios::app)
+      << "# by hand\n" + gemv + "4\n";
+  ASSERT_TRUE(save({{gemv + "2", "second"}}).ok());
+  EXPECT_EQ(text(), "# tuned second\n" + gemv +
+                        "2\n# tuned norm\nlayer_norm use workgroup_size=64\n# by hand\n" + gemv +
+                        "4\n");
+  const Status wrong = save({{gemv + "3", "no such number"}});
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_NE(text().find("second"), std::string::npos) << "what was there stays";
+}
+
 TEST_F(TuningOverlay, ThatIsNoFileOrHugeIsIgnored) {
   std::filesystem::create_directory(tuning_overlay_file(folder_.path(), device_));
   EXPECT_TRUE(load().empty());
