@@ -78,7 +78,7 @@ class Reader {
       return malformed(words_.size(), "not exactly one compute entry point");
     }
     for (const auto& [id, spec_id] : spec_ids_) info_.spec_constant_ids.push_back(spec_id);
-    std::sort(info_.spec_constant_ids.begin(), info_.spec_constant_ids.end());
+    std::ranges::sort(info_.spec_constant_ids);
     PUMICE_TRY_STATUS(workgroup());
     PUMICE_TRY_STATUS(push_constants());
     return std::move(info_);
@@ -334,7 +334,7 @@ class Reader {
 }  // namespace
 
 bool ShaderInfo::has_capability(uint32_t capability) const {
-  return std::find(capabilities.begin(), capabilities.end(), capability) != capabilities.end();
+  return std::ranges::find(capabilities, capability) != capabilities.end();
 }
 
 bool ShaderInfo::has_spec_constant(uint32_t id) const {
