@@ -1,5 +1,6 @@
 #include "text/vocabulary.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
