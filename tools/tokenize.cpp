@@ -43,9 +43,9 @@ Status tokenize(TokenizeOptions options) {
   }
   for (const TokenId token : tokens) {
     const std::string piece(tokenizer.vocabulary().text(token));
-    using Json = nlohmann::json;
-    print_text("{:>7}  {}\n", token,
-               Json(piece).dump(-1, ' ', false, Json::error_handler_t::replace));
+    print_text(
+        "{:>7}  {}\n", token,
+        nlohmann::json(piece).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   }
   return {};
 }
