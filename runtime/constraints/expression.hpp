@@ -76,6 +76,13 @@ class ExpressionSet {
   bool is_nothing(Expression e);
   bool disjoint(Expression a, Expression b) { return is_nothing(both(a, b)); }
 
+  /// An expression as a repetition and what follows it; body is kNothing where it does not begin with one.
+  struct Head {
+    Expression body, rest;
+    uint32_t min, max;
+  };
+  Head head_of(Expression e) const;
+
   /// The alphabet compressed: bytes of one class lead to the same derivatives of everything in the set. Grows only by
   /// bytes(), literal(), code_points() and character() of what is new.
   uint8_t byte_class(uint8_t byte) const { return classes_[byte]; }
@@ -94,16 +101,9 @@ class ExpressionSet {
 
   struct Facts {
     bool nullable;
-    bool
-        certain;  // has neither intersection nor complement: matches something unless it is kNothing
-    uint16_t depth;  // of operators inside each other
+    bool matches_something;  // by its operators; where false, it may all the same
+    uint16_t depth;          // of operators inside each other
   };
-  /// Head of a concatenation as a repetition; any expression is one of those.
-  struct Head {
-    Expression body, rest;
-    uint32_t min, max;
-  };
-
   Expression make(std::span<const uint32_t> words);
   Facts facts_of(std::span<const uint32_t> words) const;
   Kind kind(Expression e) const { return Kind{nodes_[index(e)][0]}; }
@@ -111,7 +111,9 @@ class ExpressionSet {
     return index(e) > index(kEverything) && kind(e) == wanted;
   }
   ByteSet byte_set(Expression e) const;
-  Head head_of(Expression e) const;
+  bool byte_set_has(Expression e, uint8_t byte) const {
+    return (nodes_[index(e)][1 + byte / 32] >> byte % 32 & 1) != 0;
+  }
   void merge_repetitions(std::vector<Expression>& alternatives);
   Expression join(Kind operation, std::span<const Expression> operands);
   Expression derive(Expression e, uint8_t byte);
@@ -123,7 +125,7 @@ class ExpressionSet {
   WordInterner nodes_;                                    // [kind, operands…]
   std::vector<Facts> facts_;                              // of each node
   std::unordered_map<uint64_t, Expression> derivatives_;  // by node << 8 | class
-  std::unordered_map<Expression, bool> nothings_;         // of those that are not certain
+  std::unordered_map<Expression, bool> nothings_;         // whose operators do not tell
   std::array<uint8_t, 256> classes_{};
   std::vector<uint8_t> representatives_{0};
 };

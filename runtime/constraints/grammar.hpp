@@ -54,8 +54,8 @@ struct Grammar {
   ExpressionSet expressions;
   std::vector<Expression> lexemes;  ///< none is nothing()
   std::vector<TokenTerminal> tokens;
-  std::vector<Rule> rules;  ///< each derives something
-  std::vector<Repeat> repeats;
+  std::vector<Rule> rules;      ///< one without productions derives nothing and is in no production
+  std::vector<Repeat> repeats;  ///< min is 0 where the body may be empty
   std::vector<Term> terms;
   uint32_t start = 0;  ///< a rule; without productions if the grammar derives nothing
 };
@@ -65,8 +65,6 @@ struct Grammar {
 class GrammarBuilder {
  public:
   static constexpr uint32_t kMaxSymbols = 2'000'000;
-  /// Of symbols inside each other, declared ones not counted.
-  static constexpr uint32_t kMaxDepth = 1'000;
 
   explicit GrammarBuilder(uint64_t fuel = ExpressionSet::kDefaultFuel) : expressions_(fuel) {}
 
@@ -95,7 +93,7 @@ class GrammarBuilder {
   void define(Symbol declared, Symbol body);
 
   /// The grammar of `start`, everything regular in it made one lexeme. Errors: kInvalidArgument for a symbol that is
-  /// used but not defined (or defined twice), kDoesNotFit for too many symbols, too deep ones, or out of fuel.
+  /// used but not defined (or defined twice), kDoesNotFit for too many symbols or out of fuel.
   Result<Grammar> build(Symbol start) &&;
 
  private:

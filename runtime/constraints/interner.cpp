@@ -36,6 +36,12 @@ WordInterner::Interned WordInterner::intern(std::span<const uint32_t> words) {
   return {number, true};
 }
 
+void WordInterner::clear() {
+  words_.clear();
+  starts_.assign(1, 0);
+  slots_.assign(kFewestSlots, kFree);
+}
+
 void WordInterner::grow() {
   std::vector<uint32_t> slots(2 * slots_.size(), kFree);
   const size_t last = slots.size() - 1;

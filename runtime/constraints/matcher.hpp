@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.hpp"
@@ -78,6 +79,10 @@ class Matcher {
   const Constraint& constraint() const { return *constraint_; }
 
  private:
+  template <typename Work>
+  auto with_automaton(Work&& work) -> decltype(work(std::declval<ConstraintAutomaton&>()));
+  void replay(ConstraintAutomaton& automaton);
+
   std::shared_ptr<const Constraint> constraint_;
   std::vector<TokenId> tokens_;
   std::vector<uint32_t> states_;  // of the automaton: after none of the tokens, after one, …

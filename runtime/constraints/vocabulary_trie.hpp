@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -23,7 +24,7 @@ inline bool has_bit(std::span<const uint32_t> mask, TokenId id) {
 ///
 /// A trie is flat, in depth-first order, so that a walk is one loop; a subtree whose byte is refused is skipped in one
 /// step. Tokens of plain characters (which strings of JSON may have as they are: no control characters, no quote, no
-/// backslash) are in slices by their number; who knows that any n such characters may follow takes the masks of the
+/// backslash) are in slices by their number; who knows that any n such characters may follow takes the
 /// slices of up to n whole (llguidance's docs/optimizations.md has the idea).
 class VocabularyTrie {
  public:
@@ -40,9 +41,9 @@ class VocabularyTrie {
   struct Slice {
     uint32_t max_characters;  ///< of its tokens
     std::vector<Node> nodes;
-    TokenMask mask;
+    TokenMask mask;  ///< its tokens and those of all slices before it
   };
-  /// Tokens of one text: whoever allows `first` allows `second`.
+  /// Tokens of one text, of which only the first of all is in a trie; in the order in which to follow them.
   struct Twin {
     TokenId first;
     TokenId second;
@@ -69,8 +70,6 @@ class VocabularyTrie {
     return end_tokens_;
   }                                                          ///< Vocabulary::ends_generation
   const TokenMask& with_text() const { return with_text_; }  ///< the tokens that have text
-
-  static bool is_plain(char32_t c) { return c >= 0x20 && c != '"' && c != '\\' && c != 0x7F; }
 
  private:
   explicit VocabularyTrie(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
