@@ -224,7 +224,7 @@ class GbnfParser {
       value = 16 * value + digit % 16;
     }
     if (value > 0x10FFFF || (value >= 0xD800 && value <= 0xDFFF))
-      return error_at("an escape of what is no character", begin);
+      return error_at("an escape beyond Unicode's characters", begin);
     return static_cast<char32_t>(value);
   }
 

@@ -361,7 +361,7 @@ class RegexParser {
         value = 0x10000 + ((*value - 0xD800) << 10) + (*low - 0xDC00);
     }
     if (*value > kLastCharacter || (*value >= 0xD800 && *value <= 0xDFFF)) {
-      return error_at("an escape of what is no character", begin);
+      return error_at("an escape beyond Unicode's characters", begin);
     }
     ranges.push_back({*value, *value});
     return {};

@@ -80,7 +80,9 @@ struct Meaning {
 };
 
 Meaning random_meaning(std::mt19937& random, int depth) {
-  const auto below = [&](uint32_t n) { return std::uniform_int_distribution<uint32_t>(0, n - 1)(random); };
+  const auto below = [&](uint32_t n) {
+    return std::uniform_int_distribution<uint32_t>(0, n - 1)(random);
+  };
   Meaning made{.letter = below(2) == 0 ? 'a' : 'b'};
   made.kind = static_cast<Meaning::Kind>(depth == 0 ? 0 : below(6));
   if (made.kind == Meaning::Kind::kLetter) return made;
@@ -94,13 +96,14 @@ Meaning random_meaning(std::mt19937& random, int depth) {
 TEST(Expression, RandomOnesMeanWhatTheBookSays) {
   std::mt19937 random(1);
   const std::vector<std::string> texts = texts_up_to(5);
-  ExpressionSet set;
+  ExpressionSet set(1'000'000'000);
   for (int i = 0; i < 1500; ++i) {
     const Meaning meaning = random_meaning(random, 4);
     const Expression e = meaning.make(set);
     bool any = false;
     for (const std::string& text : texts) {
-      ASSERT_EQ(set.matches(e, text), meaning.holds(text)) << "expression " << i << " and \"" << text << '"';
+      ASSERT_EQ(set.matches(e, text), meaning.holds(text))
+          << "expression " << i << " and \"" << text << '"';
       any |= meaning.holds(text);
     }
     EXPECT_FALSE(any && set.is_nothing(e)) << i;
@@ -135,10 +138,12 @@ TEST(Expression, CharactersAreUtf8sOwn) {
     if (c >= 0xD800 && c <= 0xDFFF) continue;
     std::string text;
     append_utf8(c, text);
-    EXPECT_EQ(set.matches(e, text), (c >= 0x41 && c <= 0x7FF) || (c >= 0x900 && c <= 0x10400)) << uint32_t{c};
+    EXPECT_EQ(set.matches(e, text), (c >= 0x41 && c <= 0x7FF) || (c >= 0x900 && c <= 0x10400))
+        << uint32_t{c};
     EXPECT_TRUE(set.matches(any, text));
   }
-  for (const char* malformed : {"\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF", "\x80", "\xC3"}) {
+  for (const char* malformed :
+       {"\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xFF", "\x80", "\xC3"}) {
     EXPECT_FALSE(set.matches(any, malformed));
   }
 }

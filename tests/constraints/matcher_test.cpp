@@ -23,7 +23,8 @@ Matcher matcher_of(GrammarBuilder builder, Symbol start, const ConstraintLimits&
 
 bool takes(Matcher matcher, std::string_view text) {
   for (const char c : text) {
-    const std::optional<TokenId> token = vocabulary().tokenizer->vocabulary().find(std::string(1, c));
+    const std::optional<TokenId> token =
+        vocabulary().tokenizer->vocabulary().find(std::string(1, c));
     if (!token || !matcher.accept(*token).ok()) return false;
   }
   return matcher.can_end().value();
@@ -50,7 +51,8 @@ TEST(Matcher, MasksOfRandomGrammarsAreThoseOfBruteForce) {
       Recogniser recogniser(language);
       for (int step = 0; step < 12; ++step, ++n_states) {
         const std::vector<TokenId> ids = allowed(matcher);
-        ASSERT_EQ(ids, expected(recogniser)) << "round " << round << " walk " << walk << " step " << step;
+        ASSERT_EQ(ids, expected(recogniser))
+            << "round " << round << " walk " << walk << " step " << step;
         ASSERT_EQ(matcher.can_end().value(), recogniser.accepts());
         if (ids.empty()) break;
         const TokenId token = ids[random() % ids.size()];
@@ -74,8 +76,10 @@ TEST(Matcher, ALexemeMayEndWhereverItMayAndGoOnToo) {
   for (const char c : {'a', 'b', 'c'}) letters.set(static_cast<uint8_t>(c));
   const Symbol word = builder.lexeme(set.repeat(set.bytes(letters), 0));
   const Symbol recurs = builder.declare("recurs");  // keeps the two lexemes apart
-  builder.define(recurs, builder.choice({builder.sequence({word, builder.literal("a")}),
-                                         builder.sequence({builder.literal("("), recurs, builder.literal(")")})}));
+  builder.define(
+      recurs,
+      builder.choice({builder.sequence({word, builder.literal("a")}),
+                      builder.sequence({builder.literal("("), recurs, builder.literal(")")})}));
   Matcher matcher = matcher_of(std::move(builder), recurs);
   EXPECT_TRUE(takes(matcher, "a"));
   EXPECT_TRUE(takes(matcher, "aa"));
@@ -88,9 +92,12 @@ TEST(Matcher, LeftAndRightRecursionAreOneLanguage) {
   const auto matcher = [](bool left) {
     GrammarBuilder builder;
     const Symbol item = builder.declare("item"), list = builder.declare("list");
-    builder.define(item, builder.choice({builder.literal("a"), builder.sequence({builder.literal("("), list, builder.literal(")")})}));
+    builder.define(
+        item, builder.choice({builder.literal("a"), builder.sequence({builder.literal("("), list,
+                                                                      builder.literal(")")})}));
     const Symbol comma = builder.literal(",");
-    const Symbol more = left ? builder.sequence({list, comma, item}) : builder.sequence({item, comma, list});
+    const Symbol more =
+        left ? builder.sequence({list, comma, item}) : builder.sequence({item, comma, list});
     builder.define(list, builder.choice({item, more}));
     return matcher_of(std::move(builder), list);
   };
@@ -109,7 +116,8 @@ TEST(Matcher, RollBackIsReplay) {
   std::mt19937 random(11);
   for (int round = 0; round < 50; ++round) {
     const Language language = random_language(random);
-    const auto constraint = Constraint::create(language.grammar().value(), vocabulary().trie).value();
+    const auto constraint =
+        Constraint::create(language.grammar().value(), vocabulary().trie).value();
     Matcher matcher(constraint);
     for (int step = 0; step < 20; ++step) {
       const std::vector<TokenId> ids = allowed(matcher);
@@ -131,7 +139,9 @@ TEST(Matcher, AnAutomatonThatBeginsAnewChangesNothing) {
   for (int round = 0; round < 20; ++round) {
     const Language language = random_language(random);
     Matcher matcher(Constraint::create(language.grammar().value(), vocabulary().trie).value());
-    Matcher forgetful(Constraint::create(language.grammar().value(), vocabulary().trie, {.memory_bytes = 0}).value());
+    Matcher forgetful(
+        Constraint::create(language.grammar().value(), vocabulary().trie, {.memory_bytes = 0})
+            .value());
     for (int step = 0; step < 12; ++step) {
       const std::vector<TokenId> ids = allowed(matcher);
       ASSERT_EQ(ids, allowed(forgetful));
@@ -159,7 +169,8 @@ TEST(Matcher, ARefusedTokenChangesNothing) {
 
 TEST(Matcher, WhatIsTheOnlyTextIsForced) {
   GrammarBuilder builder;
-  const Symbol start = builder.sequence({builder.literal("d"), builder.choice({builder.literal("a"), builder.literal("b")})});
+  const Symbol start = builder.sequence(
+      {builder.literal("d"), builder.choice({builder.literal("a"), builder.literal("b")})});
   Matcher matcher = matcher_of(std::move(builder), start);
   const TokenId d = *vocabulary().tokenizer->vocabulary().find("d");
   const TokenId b = *vocabulary().tokenizer->vocabulary().find("b");
@@ -192,7 +203,9 @@ TEST(Matcher, OfALongForcedTextTheFirstTokenIsTheTokenizersOwn) {
 TEST(Matcher, TenThousandTimesIsNotExpanded) {
   GrammarBuilder builder;
   const Symbol recurs = builder.declare("recurs");
-  builder.define(recurs, builder.choice({builder.literal("a"), builder.sequence({builder.literal("("), recurs, builder.literal(")")})}));
+  builder.define(
+      recurs, builder.choice({builder.literal("a"), builder.sequence({builder.literal("("), recurs,
+                                                                      builder.literal(")")})}));
   const Symbol start = builder.repeat(recurs, 3, 10'000);
   Matcher matcher = matcher_of(std::move(builder), start);
   EXPECT_FALSE(takes(matcher, "a(a)"));
@@ -206,7 +219,9 @@ TEST(Matcher, TenThousandTimesIsNotExpanded) {
 TEST(Matcher, ManyThreadsShareAConstraint) {
   std::mt19937 random(21);
   const Language language = random_language(random);
-  const auto constraint = Constraint::create(language.grammar().value(), vocabulary().trie, {.memory_bytes = 100'000}).value();
+  const auto constraint =
+      Constraint::create(language.grammar().value(), vocabulary().trie, {.memory_bytes = 100'000})
+          .value();
   std::vector<std::thread> threads;
   for (uint32_t seed = 0; seed < 4; ++seed) {
     threads.emplace_back([&, seed] {
@@ -231,7 +246,8 @@ TEST(Constraint, AGrammarWithoutTextsIsRefused) {
   GrammarBuilder builder;
   const Symbol endless = builder.declare("endless");
   builder.define(endless, builder.sequence({builder.literal("a"), endless}));
-  const auto made = Constraint::create(std::move(builder).build(endless).value(), vocabulary().trie);
+  const auto made =
+      Constraint::create(std::move(builder).build(endless).value(), vocabulary().trie);
   ASSERT_FALSE(made.ok());
   EXPECT_EQ(made.error().code, ErrorCode::kInvalidArgument);
 }

@@ -7,14 +7,17 @@
 namespace pumice {
 namespace {
 
-bool matches(std::string_view pattern, std::string_view text, RegexAnchors anchors = RegexAnchors::kWhole) {
+bool matches(std::string_view pattern, std::string_view text,
+             RegexAnchors anchors = RegexAnchors::kWhole) {
   ExpressionSet set;
   const Result<Expression> parsed = parse_regex(set, pattern, anchors);
   EXPECT_TRUE(parsed.ok()) << (parsed.ok() ? "" : parsed.error().message);
   return parsed.ok() && set.matches(*parsed, text);
 }
 
-bool found(std::string_view pattern, std::string_view text) { return matches(pattern, text, RegexAnchors::kSearch); }
+bool found(std::string_view pattern, std::string_view text) {
+  return matches(pattern, text, RegexAnchors::kSearch);
+}
 
 std::string error_of(std::string_view pattern) {
   ExpressionSet set;
@@ -40,7 +43,8 @@ TEST(Regex, ClassesAndEscapes) {
   EXPECT_TRUE(matches("[^a-c]", "\xE4\xB8\x96"));
   EXPECT_TRUE(matches("[\\w.+-]+@[\\d-]+", "a_B.9+-@1-2"));
   EXPECT_TRUE(matches("\\S\\s\\D\\W", "a x-"));
-  EXPECT_TRUE(matches("\\x41\\u00e9\\u{1F600}\\uD83D\\uDE00", "A\xC3\xA9\xF0\x9F\x98\x80\xF0\x9F\x98\x80"));
+  EXPECT_TRUE(
+      matches("\\x41\\u00e9\\u{1F600}\\uD83D\\uDE00", "A\xC3\xA9\xF0\x9F\x98\x80\xF0\x9F\x98\x80"));
   EXPECT_TRUE(matches(".", "\xF0\x9F\x98\x80"));
   EXPECT_FALSE(matches(".", "\n"));
   EXPECT_FALSE(matches(".", "\xC3"));
@@ -64,7 +68,9 @@ TEST(Regex, IsFoundAnywhereUnlessAnchored) {
   EXPECT_TRUE(found("^$", ""));
   EXPECT_FALSE(found("^$", "a"));
   EXPECT_FALSE(found("a^b", "ab"));
-  EXPECT_FALSE(found("a", "\xFF" "a"));  // no UTF-8
+  EXPECT_FALSE(found("a",
+                     "\xFF"
+                     "a"));  // no UTF-8
 }
 
 TEST(Regex, WhatItDoesNotKnowIsNamedWithItsPlace) {
@@ -90,14 +96,15 @@ TEST(Regex, WhatItDoesNotKnowIsNamedWithItsPlace) {
       {"\\q", "an escape that is not known"},
       {"\\", "a \\ at the end"},
       {"\\u12", "too few hexadecimal digits"},
-      {"\\uD800", "no character"},
+      {"\\uD800", "beyond Unicode"},
       {"\\p{Nonsense}", "a Unicode property that is not known"},
       {"a{3,2}", "least number is above"},
       {"(^a)*", "^ and $ cannot be repeated"},
       {"\xC3", "not UTF-8"},
   };
   for (const auto& [pattern, what] : cases) {
-    EXPECT_NE(error_of(pattern).find(what), std::string::npos) << pattern << ": " << error_of(pattern);
+    EXPECT_NE(error_of(pattern).find(what), std::string::npos)
+        << pattern << ": " << error_of(pattern);
   }
 }
 

@@ -31,10 +31,47 @@ SmallVocabulary::SmallVocabulary(const std::vector<std::string>& texts) {
 
 const std::vector<std::string>& small_texts() {
   static const std::vector<std::string> kTexts = {
-      "a",  "b",   "c",    "d",      "ab",     "ba",     "aa",    "abc",  "bca",    "aab",    "cab",    "(",
-      ")",  "((",  "))",   "()",     "a)",     "(a",     ",",     ",a",   "a,",     "a,b",    "\"",     "\"a",
-      "a\"", "\",", "[",   "]",      "<0x61>", "<0xC3>", "<0xA9>", "\xC3\xA9", "\xC3\xA9" "a", "<0x22>", "abcabcabcabc",
-      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "dd", "\\", "\\\"", "\xE2\x96\x81"};
+      "a",
+      "b",
+      "c",
+      "d",
+      "ab",
+      "ba",
+      "aa",
+      "abc",
+      "bca",
+      "aab",
+      "cab",
+      "(",
+      ")",
+      "((",
+      "))",
+      "()",
+      "a)",
+      "(a",
+      ",",
+      ",a",
+      "a,",
+      "a,b",
+      "\"",
+      "\"a",
+      "a\"",
+      "\",",
+      "[",
+      "]",
+      "<0x61>",
+      "<0xC3>",
+      "<0xA9>",
+      "\xC3\xA9",
+      "\xC3\xA9"
+      "a",
+      "<0x22>",
+      "abcabcabcabc",
+      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+      "dd",
+      "\\",
+      "\\\"",
+      "\xE2\x96\x81"};
   return kTexts;
 }
 
@@ -50,7 +87,8 @@ std::vector<TokenId> allowed(Matcher& matcher) {
   return ids;
 }
 
-Symbol Language::build(GrammarBuilder& builder, uint32_t node, const std::vector<Symbol>& declared) const {
+Symbol Language::build(GrammarBuilder& builder, uint32_t node,
+                       const std::vector<Symbol>& declared) const {
   const Node& at = nodes[node];
   std::vector<Symbol> parts;
   for (const uint32_t part : at.parts) parts.push_back(build(builder, part, declared));
@@ -78,11 +116,14 @@ Result<Grammar> Language::grammar() const {
   GrammarBuilder builder;
   std::vector<Symbol> declared;
   for (size_t i = 0; i < rules.size(); ++i) declared.push_back(builder.declare("rule"));
-  for (size_t i = 0; i < rules.size(); ++i) builder.define(declared[i], build(builder, rules[i], declared));
+  for (size_t i = 0; i < rules.size(); ++i)
+    builder.define(declared[i], build(builder, rules[i], declared));
   return std::move(builder).build(declared[0]);
 }
 
-Recogniser::Recogniser(const Language& language) : language_(&language) { add({{language.rules[0], 0}}, stacks_); }
+Recogniser::Recogniser(const Language& language) : language_(&language) {
+  add({{language.rules[0], 0}}, stacks_);
+}
 
 void Recogniser::add(Stack stack, std::set<Stack>& to) const {
   // Everything that the stack may become before a byte comes, each once.
@@ -140,7 +181,9 @@ void Recogniser::feed(uint8_t byte) {
   for (Stack stack : stacks_) {
     if (stack.empty()) continue;
     const Language::Node& node = language_->nodes[stack.back().first];
-    if (node.kind != Language::Kind::kBytes || node.bytes.find(static_cast<char>(byte)) == std::string::npos) continue;
+    if (node.kind != Language::Kind::kBytes ||
+        node.bytes.find(static_cast<char>(byte)) == std::string::npos)
+      continue;
     stack.pop_back();
     add(std::move(stack), next);
   }
@@ -187,7 +230,8 @@ class LanguageWriter {
     return static_cast<uint32_t>(language_.nodes.size() - 1);
   }
   uint32_t bytes() {
-    static constexpr std::string_view kSets[] = {"a", "b", "c", "ab", "abc", "(", ")", ",", "\"", "d", "\xC3", "\xA9", "[]"};
+    static constexpr std::string_view kSets[] = {"a", "b",  "c", "ab",   "abc",  "(", ")",
+                                                 ",", "\"", "d", "\xC3", "\xA9", "[]"};
     return add({.kind = Kind::kBytes, .bytes = std::string(kSets[below(std::size(kSets))])});
   }
   uint32_t node(uint32_t depth, uint32_t n_rules) {
@@ -211,13 +255,15 @@ class LanguageWriter {
       case 4:
       case 5: {
         std::vector<uint32_t> parts;
-        for (uint32_t i = 0, n = 1 + below(3); i < n; ++i) parts.push_back(node(depth - 1, n_rules));
+        for (uint32_t i = 0, n = 1 + below(3); i < n; ++i)
+          parts.push_back(node(depth - 1, n_rules));
         return add({.kind = Kind::kChoice, .parts = parts});
       }
       case 6: {
         const uint32_t min = below(3);
         const uint32_t max = below(2) == 0 ? kUnbounded : min + below(3);
-        return add({.kind = Kind::kRepeat, .parts = {node(depth - 1, n_rules)}, .min = min, .max = max});
+        return add(
+            {.kind = Kind::kRepeat, .parts = {node(depth - 1, n_rules)}, .min = min, .max = max});
       }
       default:
         if (below(3) != 0) return bytes();

@@ -53,7 +53,8 @@ struct Language {
 
 class Recogniser {
  public:
-  using Stack = std::vector<std::pair<uint32_t, uint32_t>>;  // (node, times so far), the next one last
+  using Stack =
+      std::vector<std::pair<uint32_t, uint32_t>>;  // (node, times so far), the next one last
   explicit Recogniser(const Language& language);
 
   bool alive() const { return !stacks_.empty(); }
