@@ -24,6 +24,7 @@ ALLOWED = {
     "vk": {"base"},
     "format": {"base"},
     "text": {"base"},
+    "constraints": {"base", "text"},
     "hub": {"base"},
     "sampling": {"base"},
     "cache": {"base"},
@@ -37,7 +38,7 @@ ALLOWED = {
     "pumice": set(),  # runtime/include/pumice: the public headers stand alone
     "api": {"base", "vk", "format", "text", "sampling", "scheduler", "models", "engine", "host",
             "pumice"},
-    "bench": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
+    "bench": {"base", "vk", "shaders", "format", "text", "constraints", "sampling", "cache", "scheduler", "models",
               "engine", "host", "api", "pumice"},
     "tools": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
               "engine", "host", "bench", "hub"},

@@ -1,0 +1,143 @@
+#include "constraints/matcher.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <mutex>
+
+#include "base/check.hpp"
+#include "base/printable.hpp"
+#include "constraints/constraint_automaton.hpp"
+
+namespace pumice {
+
+Constraint::Constraint(std::shared_ptr<const VocabularyTrie> vocabulary,
+                       std::unique_ptr<ConstraintAutomaton> automaton)
+    : vocabulary_(std::move(vocabulary)), automaton_(std::move(automaton)) {}
+
+Constraint::~Constraint() = default;
+
+Result<std::shared_ptr<const Constraint>> Constraint::create(
+    Grammar grammar, std::shared_ptr<const VocabularyTrie> vocabulary,
+    const ConstraintLimits& limits) {
+  for (const TokenTerminal& terminal : grammar.tokens) {
+    if (terminal.ids.empty() || terminal.ids.back() < vocabulary->n_tokens()) continue;
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the grammar names token {}, and the vocabulary has {} tokens",
+                      terminal.ids.back(), vocabulary->n_tokens());
+  }
+  return within_fuel("the grammar", [&]() -> Result<std::shared_ptr<const Constraint>> {
+    auto automaton = std::make_unique<ConstraintAutomaton>(std::move(grammar), *vocabulary, limits);
+    if (automaton->start() == Parser::kDead) {
+      return make_error(ErrorCode::kInvalidArgument, "no text satisfies the grammar");
+    }
+    return std::shared_ptr<const Constraint>(
+        new Constraint(std::move(vocabulary), std::move(automaton)));
+  });
+}
+
+Matcher::Matcher(std::shared_ptr<const Constraint> constraint)
+    : constraint_(std::move(constraint)) {}
+
+/// Does `work` with the automaton locked and states_ of its generation.
+template <typename Work>
+auto Matcher::with_automaton(Work&& work) -> decltype(work(std::declval<ConstraintAutomaton&>())) {
+  ConstraintAutomaton& automaton = *constraint_->automaton_;
+  const std::lock_guard lock(automaton.lock());
+  return within_fuel("the grammar", [&] {
+    try {
+      automaton.prepare();
+      if (generation_ != automaton.generation()) replay(automaton);
+      return work(automaton);
+    } catch (const OutOfFuel&) {
+      automaton.begin_anew();
+      throw;
+    }
+  });
+}
+
+/// What was found out is lost; tokens that were accepted once are accepted again.
+void Matcher::replay(ConstraintAutomaton& automaton) {
+  std::vector<uint32_t> states{automaton.start()};
+  for (const TokenId token : tokens_) {
+    automaton.refill();
+    states.push_back(automaton.next(states.back(), token));
+  }
+  automaton.refill();
+  states_ = std::move(states);
+  generation_ = automaton.generation();
+}
+
+Status Matcher::mask(std::span<uint32_t> mask) {
+  PUMICE_CHECK(mask.size() >= constraint_->vocabulary().mask_words(),
+               "the mask is shorter than the vocabulary");
+  return with_automaton([&](ConstraintAutomaton& automaton) -> Status {
+    const TokenMask& made = automaton.mask(states_.back());
+    std::ranges::fill(std::ranges::copy(made, mask.begin()).out, mask.end(), 0);
+    return {};
+  });
+}
+
+Status Matcher::accept(TokenId token) {
+  return with_automaton([&](ConstraintAutomaton& automaton) -> Status {
+    const uint32_t next = automaton.next(states_.back(), token);
+    if (next == Parser::kDead) {
+      const bool is_token = token < constraint_->vocabulary().n_tokens();
+      return make_error(
+          ErrorCode::kInvalidArgument, "the grammar does not allow token {} (\"{}\") here", token,
+          printable(is_token ? constraint_->vocabulary().text(token) : "no such token"));
+    }
+    states_.push_back(next);
+    tokens_.push_back(token);
+    return {};
+  });
+}
+
+Result<std::optional<TokenId>> Matcher::forced() {
+  using Forced = std::optional<TokenId>;
+  return with_automaton([&](ConstraintAutomaton& automaton) -> Result<Forced> {
+    const VocabularyTrie& vocabulary = constraint_->vocabulary();
+    const std::string text = automaton.forced_text(states_.back());
+    if (text.size() > 1) {
+      // The encoding's first token, if it is the same without the last byte: then it hangs on nothing behind either.
+      const auto first_token = [&](std::string_view of) -> Forced {
+        const auto tokens = vocabulary.tokenizer().encode(of, {.add_special = false});
+        if (!tokens.ok() || tokens->size() < 2) return std::nullopt;
+        const std::string_view first = vocabulary.text(tokens->front());
+        return !first.empty() && of.starts_with(first) ? Forced(tokens->front()) : std::nullopt;
+      };
+      const Forced token = first_token(text);
+      if (token && token == first_token(std::string_view(text).substr(0, text.size() - 1)))
+        return token;
+    }
+    Forced only;
+    size_t n = 0;
+    const TokenMask& mask = automaton.mask(states_.back());
+    for (size_t i = 0; i < mask.size() && n < 2; ++i) {
+      if (mask[i] == 0) continue;
+      n += static_cast<size_t>(std::popcount(mask[i]));
+      only = static_cast<TokenId>(32 * i + static_cast<size_t>(std::countr_zero(mask[i])));
+    }
+    return n == 1 ? only : std::nullopt;
+  });
+}
+
+void Matcher::rollback(size_t n) {
+  PUMICE_CHECK(n <= tokens_.size(), "more tokens taken back than there are");
+  tokens_.resize(tokens_.size() - n);
+  // Without states yet (no call so far), or of an old generation, replay() makes them.
+  if (!states_.empty()) states_.resize(tokens_.size() + 1);
+}
+
+Result<bool> Matcher::can_end() {
+  return with_automaton([&](ConstraintAutomaton& automaton) -> Result<bool> {
+    return automaton.can_end(states_.back());
+  });
+}
+
+Result<bool> Matcher::is_complete() {
+  return with_automaton([&](ConstraintAutomaton& automaton) -> Result<bool> {
+    return automaton.can_end(states_.back()) && !automaton.can_continue(states_.back());
+  });
+}
+
+}  // namespace pumice
