@@ -358,8 +358,7 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {4, 2, 64, {kQ4_0, kBF16}, 17}, .chunks = ragged},
       {.shape = {4, 2, 128, {kF16, kQ8_0}, 0, 0, false, 0, 64},
        .chunks = {{0, 130}, {1000, 17}},
-       .split_tokens = 256,
-       .y_padding = 4},
+       .split_tokens = 256},
       {.shape = {3, 3, 48, kF32, 0, 0, true, 0, 24}, .chunks = ragged, .matrix_rows = true},
   };
   std::vector<OpCase> cases;
