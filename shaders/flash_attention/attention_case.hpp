@@ -2,10 +2,12 @@
 // attention.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "shaders/common/matrix_shape.hpp"
 #include "shaders/common/paged_kv_case.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/flash_attention/flash_attention_reference.hpp"
@@ -83,6 +85,19 @@ inline std::vector<uint32_t> blocks_behind(uint32_t window, const AttentionInput
     blocks.push_back(window != 0 && seen > window ? (seen - window) / kKvBlockTokens : 0);
   }
   return blocks;
+}
+
+/// Tiles of which each subgroup has rows of its own: the smallest of two, which CPU drivers compile
+/// in seconds. Of a device that has matrices.
+inline FlashAttention::Tuning own_rows_tuning(const vk::DevicePlan& plan) {
+  const vk::MatrixShape& matrix = *half_matrix_shape(plan);
+  return {.path = FlashAttention::Path::kMatrix,
+          .workgroup_size = 2 * plan.matrix_subgroup_size,
+          .max_tile_rows = 2 * matrix.m,
+          .key_tile = std::max({kKvBlockTokens, matrix.n, matrix.k}),
+          .n_subgroups = 2,
+          .matrix = matrix,
+          .own_rows = true};
 }
 
 /// All of y. `tile_math` and `row_math` are of chunks of several rows and of one.

@@ -9,6 +9,7 @@
 #include "shaders/flash_attention/attention_reduce.h"
 #include "shaders/flash_attention/flash_attention.h"
 #include "shaders/flash_attention/flash_attention_matrix.h"
+#include "shaders/flash_attention/flash_attention_matrix_rows.h"
 #include "shaders/flash_attention/matrix_tuning.hpp"
 #include "shaders/spirv.hpp"
 
@@ -41,6 +42,13 @@ uint32_t carried_bytes_of(const FlashAttentionSpec& spec, const FlashAttentionMa
   const uint32_t columns = (column_tiles + n_subgroups - 1) / n_subgroups * n_subgroups;
   const uint32_t row_rounds = (spec.tile_rows * 4 + spec.workgroup_size - 1) / spec.workgroup_size;
   return columns * more.matrix_n * spec.tile_rows * 4 + row_rounds * spec.workgroup_size * 8;
+}
+
+/// The same of flash_attention_matrix_rows.comp.
+uint32_t carried_bytes_of(const FlashAttentionSpec& spec,
+                          const FlashAttentionMatrixRowsSpec& more) {
+  const uint32_t columns = (spec.v_dim + more.matrix_n - 1) / more.matrix_n * more.matrix_n;
+  return columns * spec.tile_rows * 4 + spec.workgroup_size * 8;
 }
 
 /// A list whose items are cut by their keys.
@@ -99,12 +107,12 @@ bool tile_fits(const FlashAttentionSpec& spec, FlashAttention::Path path) {
          kSharedBytes;
 }
 
-std::string module_name(FlashAttention::Path path) {
-  switch (path) {
+std::string module_name(const FlashAttention::Tuning& tuning) {
+  switch (tuning.path) {
     case FlashAttention::Path::kBroadcast:
       return kBroadcastModule;
     case FlashAttention::Path::kMatrix:
-      return "flash_attention.matrix";
+      return tuning.own_rows ? "flash_attention.matrix_rows" : "flash_attention.matrix";
     default:
       return "flash_attention";
   }
@@ -136,10 +144,10 @@ Status check(const vk::DevicePlan& device, const FlashAttention::Shape& shape,
 /// The tiles on matrix cores; why not, where there are none.
 Result<FlashAttention::Tuning> tuning_on_matrices(const vk::PipelineLibrary& pipelines,
                                                   const FlashAttention::Shape& shape) {
-  const std::string name = module_name(FlashAttention::Path::kMatrix);
-  const Result<vk::ShaderModule> module = choose_spirv(pipelines, {&name, 1});
-  if (!module.ok()) return module.error();
-  return matrix_attention_tuning(pipelines, shape);
+  return matrix_attention_tuning(pipelines, shape, [&](const FlashAttention::Tuning& tuning) {
+    const Result<vk::ShaderModule> module = find_spirv(module_name(tuning));
+    return module.ok() ? pipelines.obstacle(*module) : "its kernel is not in this build";
+  });
 }
 
 vk::TuningFacts facts_of(Math math) { return vk::TuningFacts().set("math", math_name(math)); }
@@ -177,6 +185,15 @@ Result<const vk::Pipeline*> declare_reduce(vk::PipelineLibrary& pipelines,
     spec.flight = row.number("flight");
   }
   return declare_kernel<AttentionReducePush>(pipelines, "attention_reduce", spec);
+}
+
+/// Adds what a kernel of `more` needs besides the constants of every kernel.
+template <typename Spec>
+void add_matrix_constants(const Spec& more, vk::PipelineRequest& request) {
+  const auto constants = vk::constants_of(more);
+  request.constants.insert(request.constants.end(), constants.begin(), constants.end());
+  request.full_subgroups = true;
+  request.subgroup_size = more.subgroup_size;
 }
 
 }  // namespace
@@ -261,8 +278,11 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
   const uint32_t head_tiles = (spec.group + spec.tile_rows - 1) / spec.tile_rows;
   spec.tile_heads = (spec.group + head_tiles - 1) / head_tiles;
   if (single_rows) {
-    const uint32_t m = tuning.matrix.m;
-    spec.tile_rows = matrix ? (spec.tile_heads + m - 1) / m * m : std::bit_ceil(spec.tile_heads);
+    const uint32_t step =
+        tuning.own_rows ? tuning.max_tile_rows / tuning.n_subgroups : tuning.matrix.m;
+    spec.tile_rows =
+        matrix ? (spec.tile_heads + step - 1) / step * step : std::bit_ceil(spec.tile_heads);
+    if (tuning.own_rows) spec.workgroup_size = spec.tile_rows / step * device.matrix_subgroup_size;
   }
   Tile tile{.keys = spec.workgroup_size * (tuning.path == Path::kBroadcast ? kBroadcastKeys : 1),
             .carried_bytes = carried_bytes_of(spec, tuning.path)};
@@ -273,6 +293,18 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
       .constants = vk::constants_of(spec),
       .push_bytes = sizeof(FlashAttentionPush)};
   if (matrix) {
+    tile.keys = tuning.key_tile;
+    tile.math = Math::kF16;
+  }
+  if (matrix && tuning.own_rows) {
+    const FlashAttentionMatrixRowsSpec more{.subgroup_size = device.matrix_subgroup_size,
+                                            .key_tile = tuning.key_tile,
+                                            .matrix_m = tuning.matrix.m,
+                                            .matrix_n = tuning.matrix.n,
+                                            .matrix_k = tuning.matrix.k};
+    tile.carried_bytes = carried_bytes_of(spec, more);
+    add_matrix_constants(more, request);
+  } else if (matrix) {
     const uint32_t columns = tuning.key_tile / tuning.matrix.n;
     const uint32_t row_tiles = spec.tile_rows / tuning.matrix.m;
     FlashAttentionMatrixSpec more{.subgroup_size = device.matrix_subgroup_size,
@@ -284,18 +316,13 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
            tuning.n_subgroups >= columns * more.column_shares * 2) {
       more.column_shares *= 2;
     }
-    tile.keys = tuning.key_tile;
-    tile.math = Math::kF16;
     tile.carried_bytes = carried_bytes_of(spec, more);
-    const auto constants = vk::constants_of(more);
-    request.constants.insert(request.constants.end(), constants.begin(), constants.end());
-    request.full_subgroups = true;
-    request.subgroup_size = device.matrix_subgroup_size;
+    add_matrix_constants(more, request);
   }
   if (tuning.path == Path::kBroadcast && device.require_subgroup_size) {
     request.subgroup_size = device.subgroup_size;
   }
-  PUMICE_TRY(request.module, find_spirv(module_name(tuning.path)));
+  PUMICE_TRY(request.module, find_spirv(module_name(tuning)));
   tile.rows = spec.tile_rows;
   tile.heads = spec.tile_heads;
   PUMICE_TRY(tile.pipeline, pipelines.declare(request));

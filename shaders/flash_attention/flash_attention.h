@@ -35,7 +35,7 @@ PUMICE_PUSH_CONSTANTS(FlashAttentionPush, FLASH_ATTENTION_PUSH)
   CONSTANT(5, uint, k_type, 1)      /* common/kv_types.h */                                     \
   CONSTANT(6, uint, window, 0)      /* keys a row sees, its own included; 0: all */             \
   CONSTANT(7, float, soft_cap, 0)   /* scores become cap * tanh(score / cap); 0: they do not */ \
-  CONSTANT(14, uint, v_type, 1)     /* 8 to 13 are of flash_attention_matrix.h */               \
+  CONSTANT(14, uint, v_type, 1)     /* 8 to 13 are of matrices alone */                         \
   CONSTANT(15, uint, has_sinks, 0)  /* each head has a key without value, of its own score */   \
   CONSTANT(16, uint, latent_dim, 0) /* a key's first numbers are its value; 0: there is V */    \
   CONSTANT(17, uint, v_dim, 64)     /* numbers of a row of V, at most head_dim */

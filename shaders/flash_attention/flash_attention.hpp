@@ -61,6 +61,8 @@ class FlashAttention {
     uint32_t key_tile = 0;
     uint32_t n_subgroups = 0;  ///< workgroup_size / subgroup size
     vk::MatrixShape matrix = {};
+    /// Each subgroup has rows of its own, else the columns of all (flash_attention_matrix_rows.comp).
+    bool own_rows = false;
     /// Single rows go through this kernel too, which makes a row's bits the same in tiles and
     /// alone. Else they are computed in fp32, as the device is tuned without matrices.
     bool matrix_rows = false;

@@ -19,6 +19,7 @@ struct Case {
   float q_scale = 1.0f;
   std::optional<FlashAttention::Path> path = {};  // else the one the device is tuned to
   bool matrix_rows = false;
+  bool own_rows = false;     ///< on matrix cores, each subgroup has its own
   bool wide_reduce = false;  ///< partials are merged as on a GPU, else as the device is tuned
   uint32_t y_padding = 0;    ///< floats of a row of y that are another's
 };
@@ -39,6 +40,17 @@ void pad_rows(Expectation& expected, uint32_t n_rows, uint32_t padding) {
   expected = std::move(padded);
 }
 
+Result<FlashAttention::Tuning> matrix_tuning_of(const Case& test, const vk::DevicePlan& plan) {
+  if (!test.own_rows) return matrix_attention_tuning(plan, test.shape);
+  if (std::string obstacle = half_matrix_obstacle(plan); !obstacle.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "{}", obstacle);
+  }
+  const FlashAttention::Tuning tuning = own_rows_tuning(plan);
+  const std::string obstacle = matrix_attention_obstacle(plan, test.shape, tuning);
+  if (!obstacle.empty()) return make_error(ErrorCode::kInvalidArgument, "{}", obstacle);
+  return tuning;
+}
+
 Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   const FlashAttention::Shape& shape = test.shape;
   const AttentionInputs in = attention_inputs(test.chunks);
@@ -56,7 +68,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
     tuning = {FlashAttention::Path::kBroadcast, bed.device()->plan().subgroup_size, 2};
   }
   if (test.path == FlashAttention::Path::kMatrix) {
-    PUMICE_TRY(tuning, matrix_attention_tuning(bed.device()->plan(), shape));
+    PUMICE_TRY(tuning, matrix_tuning_of(test, bed.device()->plan()));
     tuning.matrix_rows = test.matrix_rows;
   }
   if (test.wide_reduce) {
@@ -159,8 +171,9 @@ bool is_supported(const Case& test, const vk::DevicePlan& plan) {
     case FlashAttention::Path::kBroadcast:
       return FlashAttention::broadcast_supported(plan);
     case FlashAttention::Path::kMatrix:
-      return matrix_attention_tuning(plan, test.shape).ok() &&
-             find_spirv("flash_attention.matrix").ok();
+      return matrix_tuning_of(test, plan).ok() &&
+             find_spirv(test.own_rows ? "flash_attention.matrix_rows" : "flash_attention.matrix")
+                 .ok();
     default:
       return true;
   }
@@ -185,7 +198,8 @@ std::string name_of(const Case& test) {
          (s.v_dim > 0 ? fmt::format(" values={}", s.v_dim) : "") +
          (test.y_padding > 0 ? " strided" : "") +
          (test.path ? std::string(" ") + path_name(*test.path) : "") +
-         (test.matrix_rows ? " rows" : "") + (test.wide_reduce ? " wide reduce" : "");
+         (test.own_rows ? " own" : "") + (test.matrix_rows ? " rows" : "") +
+         (test.wide_reduce ? " wide reduce" : "");
 }
 
 }  // namespace
@@ -326,6 +340,27 @@ std::vector<OpCase> flash_attention_cases() {
        .max_split_rows = 40,
        .matrix_rows = true},
   };
+  // The same where each subgroup has rows of its own.
+  const Case on_own_rows[] = {
+      {.shape = {8, 2, 64, kF16}, .chunks = ragged, .indirect = true},
+      {.shape = {4, 2, 64, kF32},
+       .chunks = ragged,
+       .split_tokens = 16,
+       .max_split_rows = 40,
+       .matrix_rows = true},
+      {.shape = {5, 5, 80, kF16, 17}, .chunks = ragged, .split_tokens = 32, .matrix_rows = true},
+      {.shape = {8, 2, 128, kF16, 100, 0, true}, .chunks = straddling, .split_tokens = 64},
+      {.shape = {8, 2, 128, kQ8_0}, .chunks = {{63, 1}, {0, 40}, {300, 5}}, .q_scale = 30.0f},
+      {.shape = {24, 1, 32, kF16}, .chunks = {{100, 1}, {0, 5}}, .matrix_rows = true},
+      {.shape = {2, 2, 8, kF16, 1}, .chunks = ragged, .matrix_rows = true},
+      {.shape = {6, 2, 24, kF32, 0, 5.0f}, .chunks = ragged, .q_scale = 30.0f},
+      {.shape = {6, 2, 96, {kQ8_0, kQ4_0}}, .chunks = ragged, .matrix_rows = true},
+      {.shape = {4, 2, 64, {kQ4_0, kBF16}, 17}, .chunks = ragged},
+      {.shape = {4, 2, 128, {kF16, kQ8_0}, 0, 0, false, 0, 64},
+       .chunks = {{0, 130}, {1000, 17}},
+       .split_tokens = 256},
+      {.shape = {3, 3, 48, kF32, 0, 0, true, 0, 24}, .chunks = ragged, .matrix_rows = true},
+  };
   std::vector<OpCase> cases;
   const auto add = [&](const Case& test) {
     cases.push_back(
@@ -343,6 +378,11 @@ std::vector<OpCase> flash_attention_cases() {
   }
   for (Case test : on_matrices) {
     test.path = FlashAttention::Path::kMatrix;
+    add(test);
+  }
+  for (Case test : on_own_rows) {
+    test.path = FlashAttention::Path::kMatrix;
+    test.own_rows = true;
     add(test);
   }
   return cases;

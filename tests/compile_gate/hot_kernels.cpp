@@ -81,8 +81,8 @@ HotKernel hot_attention(const ops::FlashAttention::Shape& shape, std::string_vie
                 .kernel = kernel,
                 .type = shape.kv_type.name(),
                 .head_dim = shape.head_dim,
-                .phases = 2};  // q · Kᵀ, weights · V
-  if (pipeline.module_name() == "flash_attention.matrix") {
+                .phases = 2};                                          // q · Kᵀ, weights · V
+  if (pipeline.module_name().starts_with("flash_attention.matrix")) {  // both have these constants
     const auto spec = spec_of<FlashAttentionSpec>(pipeline);
     const auto more = spec_of<FlashAttentionMatrixSpec>(pipeline);
     const uint32_t subgroups = spec.workgroup_size / more.subgroup_size;

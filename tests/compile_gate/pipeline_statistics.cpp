@@ -139,7 +139,9 @@ bool only_for_cpu_drivers(std::string_view module) {
 /// A device may have cooperative matrices and none of the shapes that a module multiplies.
 bool lacks_matrix_shapes(const vk::DevicePlan& plan, std::string_view module) {
   if (module.ends_with(".matrix2")) return plan.flexible_matrix_shapes.empty();
-  if (module.ends_with(".matrix")) return !ops::half_matrix_obstacle(plan).empty();
+  const bool of_rows = module == "flash_attention.matrix_rows";  // for subgroups of more than 16
+  if (of_rows && plan.matrix_subgroup_size <= 16) return true;
+  if (of_rows || module.ends_with(".matrix")) return !ops::half_matrix_obstacle(plan).empty();
   return std::any_of(std::begin(ops::PeakMatrix::kTypes), std::end(ops::PeakMatrix::kTypes),
                      [&](auto type) {
                        return module == ops::PeakMatrix::module_name(type) &&

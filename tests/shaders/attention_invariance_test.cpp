@@ -1,6 +1,7 @@
 // What a row's attention is worth does not depend on how the rows came: bit for bit.
 #include <gtest/gtest.h>
 
+#include "shaders/flash_attention/attention_case.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/flash_attention/matrix_tuning.hpp"
 #include "shaders/op_case.hpp"
@@ -207,6 +208,17 @@ TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRowOnMatrixCores) {
   tuning->matrix_rows = true;
   expect_chunks_change_nothing(device, *tuning);
   expect_cuts_change_nothing(device, *tuning);
+}
+
+TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRowWhereSubgroupsHaveTheirOwnOnMatrixCores) {
+  PUMICE_REQUIRE_DEVICE(device);
+  const std::string lacking = half_matrix_obstacle(device->plan());
+  if (!lacking.empty()) GTEST_SKIP() << lacking;
+  if (!find_spirv("flash_attention.matrix_rows").ok()) GTEST_SKIP() << "not in this build";
+  FlashAttention::Tuning tuning = own_rows_tuning(device->plan());
+  tuning.matrix_rows = true;
+  expect_chunks_change_nothing(device, tuning);
+  expect_cuts_change_nothing(device, tuning);
 }
 
 }  // namespace

@@ -332,9 +332,9 @@ std::string matrix_tiles(const vk::DevicePlan& plan, const ops::FlashAttention::
   const auto tuning = ops::matrix_attention_tuning(plan, shape);
   if (!tuning.ok()) return tuning.error().message;
   const vk::MatrixShape& matrix = tuning->matrix;
-  return fmt::format("{}x{} by {} in {} of matrices {}x{}x{}", tuning->max_tile_rows,
-                     tuning->key_tile, tuning->n_subgroups, tuning->workgroup_size, matrix.m,
-                     matrix.n, matrix.k);
+  return fmt::format("{}x{} by {}{} in {} of matrices {}x{}x{}", tuning->max_tile_rows,
+                     tuning->key_tile, tuning->n_subgroups, tuning->own_rows ? " of their own" : "",
+                     tuning->workgroup_size, matrix.m, matrix.n, matrix.k);
 }
 
 void note_attention_shape(Choices& choices, const std::string& shape_name,

@@ -95,5 +95,18 @@ TEST(MatrixTuning, ATileOfBrokenMatricesIsRefused) {
   }
 }
 
+TEST(MatrixTuning, SubgroupsHaveRowsOfTheirOwnWhereTheirRegistersHoldThem) {
+  const vk::DevicePlan plan = gpu_plan();
+  EXPECT_TRUE(matrix_attention_tuning(plan, heads_of(128))->own_rows);
+  EXPECT_FALSE(matrix_attention_tuning(plan, heads_of(136))->own_rows);
+  const auto rejected = [](const FlashAttention::Tuning& tuning) -> std::string {
+    return tuning.own_rows ? "it failed" : "";
+  };
+  EXPECT_FALSE(matrix_attention_tuning(plan, heads_of(128), rejected)->own_rows);
+  vk::DevicePlan without_votes = plan;
+  without_votes.subgroup.vote = false;
+  EXPECT_FALSE(matrix_attention_tuning(without_votes, heads_of(128))->own_rows);
+}
+
 }  // namespace
 }  // namespace pumice::ops
