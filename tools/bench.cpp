@@ -226,7 +226,6 @@ void add_output(CLI::App& command, BenchOptions& options) {
 void print_report(const BenchOptions& options, const std::function<nlohmann::json()>& json,
                   const std::function<std::string()>& markdown) {
   const auto text_in = [&](const std::string& format) -> std::string {
-    using Json = nlohmann::json;
     if (format == "none") return {};
     if (format == "md") {
       const std::string text = markdown();
@@ -237,7 +236,7 @@ void print_report(const BenchOptions& options, const std::function<nlohmann::jso
     }
     const Json report = json();
     if (format == "json") {
-      return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+      return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     }
     const std::vector<Json> records(report.begin(), report.end());
     if (format == "csv") return bench::to_csv(records);
