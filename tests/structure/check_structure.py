@@ -24,6 +24,7 @@ ALLOWED = {
     "vk": {"base"},
     "format": {"base"},
     "text": {"base"},
+    "answers": {"base", "text"},
     "hub": {"base"},
     "sampling": {"base"},
     "cache": {"base"},
