@@ -211,11 +211,11 @@ class GrammarMaker {
   void make_harmony(Marker marker) {
     std::string message = "<|message|>";
     marker.mark(message);
+    const int arguments = add({.kind = Kind::kArguments});
     const int header = add({.kind = Kind::kTake,
-                            .branches = {{message, kToText, CallAct::kHeader}},
+                            .branches = {{message, arguments, CallAct::kHeader}},
                             .slot = Slot::kHeader});
     grammar_.is_harmony = true;
-    const int arguments = add({.kind = Kind::kArguments});
     at(arguments).otherwise = add({.otherwise = kToText});
     for (std::string begin : {"<|start|>", "<|channel|>"}) {
       marker.mark(begin);

@@ -214,7 +214,7 @@ void AnswerMachine::give_blanks() {
 void AnswerMachine::leave_text(const Branch& branch) {
   const std::string literal = std::exchange(held_, {});
   if (branch.next == kToNothing && mode_ != Mode::kStart) return;
-  blanks_.clear();
+  raw_blanks_ = std::exchange(blanks_, {});
   skips_blanks_ = true;
   if (branch.next == kToNothing) return;
   if (branch.next == kToText || branch.next == kToThoughts) {
@@ -319,13 +319,7 @@ void AnswerMachine::keep_slot() {
 void AnswerMachine::follow(const Branch& branch) {
   const CallAct act = branch.act;
   const int next = branch.next;
-  if (act == CallAct::kHeader) {
-    if (!read_header()) return;
-    for (int i = 0; i < static_cast<int>(grammar_.steps.size()); ++i) {
-      if (grammar_.steps[static_cast<size_t>(i)].kind == CallStep::Kind::kArguments) enter(i);
-    }
-    return;
-  }
+  if (act == CallAct::kHeader && !read_header()) return;
   if (act == CallAct::kBegin || act == CallAct::kEnd) {
     if (is_unknown()) return fail({});
     begin_call();
@@ -378,7 +372,9 @@ bool AnswerMachine::read_header() {
     return false;
   }
   constexpr std::string_view kFunctions = "functions.";
-  if (recipient.starts_with(kFunctions)) recipient.erase(0, kFunctions.size());
+  const bool is_function =
+      recipient.starts_with(kFunctions) && recipient.size() > kFunctions.size();
+  if (is_function) recipient.erase(0, kFunctions.size());
   name_ = std::move(recipient);
   return true;
 }
@@ -386,17 +382,20 @@ bool AnswerMachine::read_header() {
 void AnswerMachine::begin_call() {
   if (std::exchange(has_begun_, true)) return;
   raw_.clear();
+  raw_blanks_.clear();
   n_arguments_ = 0;
   arguments_ended_ = false;
   if (grammar_.name_is_id) {
     if (name_.find(':') != std::string::npos) id_ = name_;
     constexpr std::string_view kFunctions = "functions.";
-    if (name_.starts_with(kFunctions)) name_.erase(0, kFunctions.size());
-    if (const size_t colon = name_.rfind(':'); colon != std::string::npos) name_.resize(colon);
+    const bool has_prefix = name_.starts_with(kFunctions) && name_.size() > kFunctions.size();
+    if (has_prefix) name_.erase(0, kFunctions.size());
+    const size_t colon = name_.rfind(':');
+    if (colon != std::string::npos && colon > 0) name_.resize(colon);
   }
   constexpr std::string_view kCall = ".call";  // of Llama's built-in tools
-  if (name_.ends_with(kCall) && !options_.tools->contains(name_))
-    name_.resize(name_.size() - kCall.size());
+  const bool is_built_in = name_.ends_with(kCall) && name_.size() > kCall.size();
+  if (is_built_in && !options_.tools->contains(name_)) name_.resize(name_.size() - kCall.size());
   if (id_.empty()) id_ = call_id(options_.id_seed, n_calls_);
   give({.kind = EventKind::kCallBegun,
         .call = n_calls_,
@@ -452,6 +451,7 @@ void AnswerMachine::fail(std::string_view unread) {
     const size_t last = text.find_last_not_of(" \t\r\n");
     blanks_ = text.substr(last + 1);
     text.resize(last + 1);
+    text.insert(0, std::exchange(raw_blanks_, {}));
     give({.kind = mode_ == Mode::kThoughts ? EventKind::kReasoning : EventKind::kText,
           .text = text});
   }

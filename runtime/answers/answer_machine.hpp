@@ -128,6 +128,7 @@ class AnswerMachine {
   Mode after_ = Mode::kText;  // which a call interrupts
   int at_ = 0;                // the step
   std::string raw_;           // all of it until it begins: text if it does not
+  std::string raw_blanks_;    // before it, which were not given out
   bool is_bare_ = false;
   bool has_begun_ = false;
   bool arguments_ended_ = false;

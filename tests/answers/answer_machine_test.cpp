@@ -1,4 +1,3 @@
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -10,6 +9,7 @@
 #include "answers/answer_machine.hpp"
 #include "answers/answer_stream.hpp"
 #include "base/json.hpp"
+#include "tests/answers/byte_tokens.hpp"
 
 namespace pumice {
 namespace {
@@ -127,7 +127,7 @@ TEST(Answers, MembersOfACallComeInAnyOrder) {
 
 TEST(Answers, WhatIsNoCallIsTextAsItWasWritten) {
   EXPECT_EQ(golden("hermes", "So <tool_call>\nnothing</tool_call> here", 1),
-            "|So<tool_call>\nnothing</tool_call> here|0");
+            "|So <tool_call>\nnothing</tool_call> here|0");
   EXPECT_EQ(golden("hermes", "<tool_call>{\"name\": 5}", 1), "|<tool_call>{\"name\": 5}|0");
   EXPECT_EQ(golden("hermes", "<tool_call>{\"name\": \"weather\", \"argum", 1),
             "|<tool_call>{\"name\": \"weather\", \"argum|0");
@@ -346,38 +346,6 @@ TEST(Answers, Others) {
       "|~a|weather{\"city\": \"x\"}.|1");
   EXPECT_EQ(golden("none", "<think>a</think>b <tool_call>"), "|~a|b <tool_call>|0");
 }
-
-/// A vocabulary of bytes, and of marks as control tokens.
-class ByteTokens {
- public:
-  explicit ByteTokens(const std::vector<std::string>& control) {
-    std::vector<std::string> tokens = {"<unk>", "<s>", "</s>"};
-    std::vector<int32_t> types = {2, 3, 3};
-    for (int byte = 0; byte < 256; ++byte) {
-      tokens.push_back(fmt::format("<0x{:02X}>", byte));
-      types.push_back(6);
-    }
-    for (const std::string& text : control) {
-      tokens.push_back(text);
-      types.push_back(3);
-    }
-    VocabularyData data;
-    data.model = "llama";
-    data.tokens.assign(tokens.begin(), tokens.end());
-    data.scores.assign(tokens.size(), 0.0f);
-    data.types = types;
-    data.unknown_id = 0;
-    data.bos_id = 1;
-    data.eos_id = 2;
-    tokenizer_ = std::make_shared<const Tokenizer>(Tokenizer::create(data).value());
-  }
-  std::shared_ptr<const Tokenizer> tokenizer() const { return tokenizer_; }
-  static constexpr TokenId kFirstControl = 3 + 256;
-  static TokenId byte(char c) { return 3 + static_cast<unsigned char>(c); }
-
- private:
-  std::shared_ptr<const Tokenizer> tokenizer_;
-};
 
 TEST(Answers, ControlTokensAreKnownByTheirId) {
   const ByteTokens tokens({"[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]", "[OTHER]"});
