@@ -85,6 +85,7 @@ TEST_F(DeviceMemory, IsOfATypeThatBuffersMayHave) {
     if (upper_half) driver.allowed_types <<= n;
     const auto device = open_with_types_twice();
     ASSERT_TRUE(device.ok()) << device.error().message;
+    driver.types.clear();  // what it keeps for itself
     for (const vk::MemoryDomain domain :
          {vk::MemoryDomain::kDevice, vk::MemoryDomain::kUpload, vk::MemoryDomain::kReadback}) {
       vk::Arena arena(*device, domain, "test");
@@ -134,7 +135,7 @@ TEST_F(DeviceMemory, OfALayoutIsAsMuchAsThatSaysWithARangeForEachPlace) {
 TEST_F(DeviceMemory, HasNoMoreAllocationsThanTheDriverAllows) {
   const auto device = *test::GpuEnvironment::open([](const vk::DeviceSnapshot& snapshot) {
     Result<vk::DevicePlan> plan = vk::plan_device(snapshot);
-    if (plan.ok()) plan->max_allocation_count = 2;
+    if (plan.ok()) plan->max_allocation_count = 3;  // one is its own
     return plan;
   });
   vk::Arena first(device, vk::MemoryDomain::kDevice, "weights");
