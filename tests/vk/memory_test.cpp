@@ -149,7 +149,7 @@ TEST_F(DeviceMemory, HasNoMoreAllocationsThanTheDriverAllows) {
     EXPECT_EQ(refused.error().code, ErrorCode::kDoesNotFit);
     EXPECT_NE(refused.error().message.find("kv needs one more allocation"), std::string::npos)
         << refused.error().message;
-    EXPECT_NE(refused.error().message.find("all 2"), std::string::npos) << refused.error().message;
+    EXPECT_NE(refused.error().message.find("all 3"), std::string::npos) << refused.error().message;
     EXPECT_EQ(device->ledger().entries()["kv"].current_bytes, 0u);
   }
   vk::Arena again(device, vk::MemoryDomain::kDevice, "kv");
