@@ -70,7 +70,8 @@ class ExpressionSet {
 
   /// What `e` matches with each byte written another way: `written` gives the ways of one of some bytes, and
   /// `any_written` is every text of them. No way may be the beginning of another, nor stand for two bytes.
-  Expression replace_bytes(Expression e, Expression any_written, const std::function<Expression(const ByteSet&)>& written);
+  Expression replace_bytes(Expression e, Expression any_written,
+                           const std::function<Expression(const ByteSet&)>& written);
 
   /// Whether it matches the empty text.
   bool nullable(Expression e) const;
