@@ -1,5 +1,6 @@
 // Random walks by the mask: json_schema_walks SCHEMAS.jsonl VOCABULARY.gguf WALKS SEED prints a line {"row": …, "text": …}
 // for each walk that came to an end. json_schema_walks_test.py holds the texts against another program's validator.
+#include <bit>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -38,8 +39,11 @@ Result<std::string> walk(Matcher matcher, std::mt19937& random,
   for (size_t step = 0; step < kTooLong; ++step) {
     PUMICE_TRY_STATUS(matcher.mask(mask));
     std::vector<TokenId> ids;
-    for (TokenId id = 0; id < trie.n_tokens(); ++id) {
-      if (has_bit(mask, id)) ids.push_back(id);
+    for (size_t word = 0; word < mask.size(); ++word) {
+      for (uint32_t bits = mask[word]; bits != 0; bits &= bits - 1) {
+        ids.push_back(
+            static_cast<TokenId>(32 * word + static_cast<size_t>(std::countr_zero(bits))));
+      }
     }
     if (ids.empty()) return make_error(ErrorCode::kInternal, "nothing may follow: {}", text);
     TokenId token = ids[random() % ids.size()];

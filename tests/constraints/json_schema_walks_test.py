@@ -49,7 +49,7 @@ def check(module, program, schemas, vocabulary, walks):
 
 def main():
     program, shared, cases = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
-    walks = int(sys.argv[4]) if len(sys.argv) > 4 else 3
+    walks = int(sys.argv[4]) if len(sys.argv) > 4 else 2
     try:
         import jsonschema
     except ImportError:
