@@ -100,6 +100,17 @@ inline FlashAttention::Tuning own_rows_tuning(const vk::DevicePlan& plan) {
           .own_rows = true};
 }
 
+/// Of single rows: whole subgroups of the device's size, which it must know.
+inline FlashAttention::Tuning subgroup_tuning(const vk::DevicePlan& plan, bool shared_q) {
+  return {.path = FlashAttention::Path::kSubgroup,
+          .workgroup_size = 4 * plan.subgroup_size,
+          .max_tile_rows = 8,
+          .subgroup_size = plan.subgroup_size,
+          .flight = shared_q ? 2u : 1u,
+          .unroll = 2,
+          .shared_q = shared_q};
+}
+
 /// All of y. `tile_math` and `row_math` are of chunks of several rows and of one.
 inline Expectation expect_attention(const FlashAttention::Shape& shape, Math tile_math,
                                     Math row_math, const AttentionInputs& in,

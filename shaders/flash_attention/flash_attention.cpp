@@ -11,6 +11,7 @@
 #include "shaders/flash_attention/flash_attention_matrix.h"
 #include "shaders/flash_attention/flash_attention_matrix_rows.h"
 #include "shaders/flash_attention/matrix_tuning.hpp"
+#include "shaders/flash_attention/subgroup_tuning.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -93,9 +94,10 @@ void record_key_shares(vk::Recorder& recorder, const vk::Pipeline& pipeline,
 }
 
 /// Whether a tile of so many rows fits: shared memory of flash_attention.comp, or the registers
-/// that flash_attention_broadcast.comp keeps y in.
-bool tile_fits(const FlashAttentionSpec& spec, FlashAttention::Path path) {
-  if (path == FlashAttention::Path::kBroadcast) {
+/// that other kernels keep y in.
+bool tile_fits(const FlashAttentionSpec& spec, const FlashAttention::Tuning& tuning) {
+  if (tuning.path == FlashAttention::Path::kSubgroup) return subgroup_tile_fits(spec, tuning);
+  if (tuning.path == FlashAttention::Path::kBroadcast) {
     const uint32_t lane_columns =
         (value_dim_of(spec) / 4 + spec.workgroup_size - 1) / spec.workgroup_size * 4;
     return spec.tile_rows == 1 || spec.tile_rows * lane_columns <= kBroadcastRegisters;
@@ -111,6 +113,8 @@ std::string module_name(const FlashAttention::Tuning& tuning) {
   switch (tuning.path) {
     case FlashAttention::Path::kBroadcast:
       return kBroadcastModule;
+    case FlashAttention::Path::kSubgroup:
+      return "flash_attention.subgroup";
     case FlashAttention::Path::kMatrix:
       return tuning.own_rows ? "flash_attention.matrix_rows" : "flash_attention.matrix";
     default:
@@ -125,6 +129,12 @@ Status check(const vk::DevicePlan& device, const FlashAttention::Shape& shape,
     const std::string obstacle = matrix_attention_obstacle(device, shape, tuning);
     if (obstacle.empty()) return {};
     return make_error(ErrorCode::kInvalidArgument, "attention on matrix cores: {}", obstacle);
+  }
+  if (tuning.path == FlashAttention::Path::kSubgroup) {
+    const std::string obstacle = subgroup_attention_obstacle(device, tuning);
+    if (obstacle.empty()) return {};
+    return make_error(ErrorCode::kInvalidArgument, "attention of one token by subgroups: {}",
+                      obstacle);
   }
   const bool broadcast = tuning.path == FlashAttention::Path::kBroadcast;
   if (broadcast && !FlashAttention::broadcast_supported(device)) {
@@ -189,7 +199,7 @@ Result<const vk::Pipeline*> declare_reduce(vk::PipelineLibrary& pipelines,
 
 /// Adds what a kernel of `more` needs besides the constants of every kernel.
 template <typename Spec>
-void add_matrix_constants(const Spec& more, vk::PipelineRequest& request) {
+void add_constants(const Spec& more, vk::PipelineRequest& request) {
   const auto constants = vk::constants_of(more);
   request.constants.insert(request.constants.end(), constants.begin(), constants.end());
   request.full_subgroups = true;
@@ -258,6 +268,7 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
                                                      bool single_rows) {
   const vk::DevicePlan& device = pipelines.device()->plan();
   const bool matrix = tuning.path == Path::kMatrix;
+  const bool subgroup = tuning.path == Path::kSubgroup;
   FlashAttentionSpec spec{.workgroup_size = tuning.workgroup_size,
                           .head_dim = shape.head_dim,
                           .tile_rows = tuning.max_tile_rows,
@@ -273,15 +284,16 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
   if (tuning.path == Path::kPortable) {
     spec.workgroup_size = std::max(spec.workgroup_size, std::bit_ceil(shape.value_dim() / 4));
   }
-  while (!matrix && !tile_fits(spec, tuning.path)) spec.tile_rows /= 2;
+  while (!matrix && !tile_fits(spec, tuning)) spec.tile_rows /= 2;
   // Heads of a group beyond one tile are spread evenly over several.
   const uint32_t head_tiles = (spec.group + spec.tile_rows - 1) / spec.tile_rows;
   spec.tile_heads = (spec.group + head_tiles - 1) / head_tiles;
   if (single_rows) {
     const uint32_t step =
         tuning.own_rows ? tuning.max_tile_rows / tuning.n_subgroups : tuning.matrix.m;
-    spec.tile_rows =
-        matrix ? (spec.tile_heads + step - 1) / step * step : std::bit_ceil(spec.tile_heads);
+    spec.tile_rows = matrix     ? (spec.tile_heads + step - 1) / step * step
+                     : subgroup ? spec.tile_heads
+                                : std::bit_ceil(spec.tile_heads);
     if (tuning.own_rows) spec.workgroup_size = spec.tile_rows / step * device.matrix_subgroup_size;
   }
   Tile tile{.keys = spec.workgroup_size * (tuning.path == Path::kBroadcast ? kBroadcastKeys : 1),
@@ -303,7 +315,7 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
                                             .matrix_n = tuning.matrix.n,
                                             .matrix_k = tuning.matrix.k};
     tile.carried_bytes = carried_bytes_of(spec, more);
-    add_matrix_constants(more, request);
+    add_constants(more, request);
   } else if (matrix) {
     const uint32_t columns = tuning.key_tile / tuning.matrix.n;
     const uint32_t row_tiles = spec.tile_rows / tuning.matrix.m;
@@ -317,7 +329,12 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
       more.column_shares *= 2;
     }
     tile.carried_bytes = carried_bytes_of(spec, more);
-    add_matrix_constants(more, request);
+    add_constants(more, request);
+  }
+  if (subgroup) {
+    const FlashAttentionSubgroupSpec more = subgroup_attention_spec(spec, tuning);
+    tile.carried_bytes = carried_bytes_of(spec, more);
+    add_constants(more, request);
   }
   if (tuning.path == Path::kBroadcast && device.require_subgroup_size) {
     request.subgroup_size = device.subgroup_size;
@@ -329,16 +346,27 @@ Result<FlashAttention::Tile> FlashAttention::declare(vk::PipelineLibrary& pipeli
   return tile;
 }
 
-Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& given,
+Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                             const Tuning& tuning) {
-  PUMICE_TRY_STATUS(check(pipelines.device()->plan(), given, tuning));
+  const bool tuned_rows = tuning.path == Path::kMatrix && !tuning.matrix_rows;
+  return plan(pipelines, shape, tuning, tuned_rows ? tuned(pipelines) : tuning);
+}
+
+Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& given,
+                                            const Tuning& tuning, const Tuning& row_tuning) {
+  const vk::DevicePlan& device = pipelines.device()->plan();
+  if (tuning.path == Path::kSubgroup) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "attention: tiles of several tokens have no kernel of subgroups");
+  }
+  PUMICE_TRY_STATUS(check(device, given, tuning));
+  PUMICE_TRY_STATUS(check(device, given, row_tuning));
   Shape shape = given;
   if (shape.latent_dim != 0) shape.kv_type = KvTypes(shape.kv_type.k);
-  const bool tuned_rows = tuning.path == Path::kMatrix && !tuning.matrix_rows;
   FlashAttention op;
   op.shape_ = shape;
   PUMICE_TRY(op.tile_, declare(pipelines, shape, tuning, false));
-  PUMICE_TRY(op.row_, declare(pipelines, shape, tuned_rows ? tuned(pipelines) : tuning, true));
+  PUMICE_TRY(op.row_, declare(pipelines, shape, row_tuning, true));
   op.most_carrying_ = take_row(pipelines, "attention_carried").number("workgroups");
   PUMICE_TRY(op.reduce_, declare_reduce(pipelines, shape, tuning));
   return op;
@@ -351,13 +379,17 @@ bool FlashAttention::takes_matrices(const vk::PipelineLibrary& pipelines, const 
 
 Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                             Math math) {
-  if (!wants_matrices(pipelines, math)) return plan(pipelines, shape, tuned(pipelines));
+  // With kF32 single rows are computed as tiles are, so that no bit depends on how a text is cut.
+  if (math == Math::kF32) return plan(pipelines, shape, tuned(pipelines));
+  const Tuning in_fp32 = tuned(pipelines);
+  const Tuning rows = subgroup_attention_tuning(pipelines, shape).value_or(in_fp32);
+  if (!wants_matrices(pipelines, math)) return plan(pipelines, shape, in_fp32, rows);
   const Result<Tuning> tuning = tuning_on_matrices(pipelines, shape);
-  if (tuning.ok()) return plan(pipelines, shape, *tuning);
+  if (tuning.ok()) return plan(pipelines, shape, *tuning, rows);
   const Logger& logger = pipelines.device()->logger();
   logger.log(math == Math::kF16 ? LogLevel::kInfo : LogLevel::kDebug,
              "attention is computed in fp32: {}", tuning.error().message);
-  return plan(pipelines, shape, tuned(pipelines));
+  return plan(pipelines, shape, in_fp32, rows);
 }
 
 FlashAttention::GridWords FlashAttention::grid_of(const Tile& tile, uint32_t n_items) const {

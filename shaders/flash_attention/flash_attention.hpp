@@ -50,6 +50,7 @@ class FlashAttention {
     kPortable,   ///< shared memory: works everywhere
     kBroadcast,  ///< registers and subgroup broadcasts; for CPU drivers
     kMatrix,     ///< cooperative matrices of f16 with f32 sums (matrix_tuning.hpp)
+    kSubgroup,   ///< of single rows alone: subgroups share the keys out (subgroup_tuning.hpp)
   };
 
   /// What may be tuned. Rows of a tile are (token, head) pairs.
@@ -66,6 +67,11 @@ class FlashAttention {
     /// Single rows go through this kernel too, which makes a row's bits the same in tiles and
     /// alone. Else they are computed in fp32, as the device is tuned without matrices.
     bool matrix_rows = false;
+    // Of kSubgroup only. max_tile_rows is that of lanes which have 8 columns of y.
+    uint32_t subgroup_size = 0;
+    uint32_t flight = 0;    ///< 16-byte loads of K, and of V, of a lane at once: a power of two
+    uint32_t unroll = 0;    ///< octets of K of a loop's turn, a multiple of these
+    bool shared_q = false;  ///< q is read from shared memory, else from where it lies
     /// Of the reduction: lanes, and how many partials each loads at a time; 0: as the device is
     /// tuned (attention_reduce in flash_attention.tune).
     uint32_t reduce_workgroup_size = 0;
@@ -123,13 +129,17 @@ class FlashAttention {
   /// "attention_reduce". Errors: kInvalidArgument for a shape or tuning out of range.
   static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                      const Tuning& tuning);
+  /// The same; single rows as `row_tuning` says, which alone may be of kSubgroup.
+  static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
+                                     const Tuning& tuning, const Tuning& row_tuning);
 
   /// Whether that of `math` is computed in fp16 on matrix cores: where they are and take the shape,
   /// but never with kF32.
   static bool takes_matrices(const vk::PipelineLibrary& pipelines, const Shape& shape, Math math);
 
   /// The same as `math` allows: on matrix cores, but never with kF32. Where the device has none, or
-  /// none that take the shape, attention is fp32, and the log says why.
+  /// none that take the shape, attention is fp32, and the log says why. Single rows are fp32, by
+  /// attention_row of flash_attention.tune; with kF32 they have the bits that they have in tiles.
   static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape, Math math);
 
   /// Tokens one tile item may have; row items have one.

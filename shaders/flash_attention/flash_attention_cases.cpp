@@ -4,6 +4,7 @@
 #include "shaders/flash_attention/attention_case.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/flash_attention/matrix_tuning.hpp"
+#include "shaders/flash_attention/subgroup_tuning.hpp"
 #include "shaders/op_case.hpp"
 #include "shaders/spirv.hpp"
 
@@ -19,6 +20,7 @@ struct Case {
   float q_scale = 1.0f;
   std::optional<FlashAttention::Path> path = {};  // else the one the device is tuned to
   bool matrix_rows = false;
+  bool shared_q = false;     ///< of single rows by subgroups
   bool own_rows = false;     ///< on matrix cores, each subgroup has its own
   bool wide_reduce = false;  ///< partials are merged as on a GPU, else as the device is tuned
   uint32_t y_padding = 0;    ///< floats of a row of y that are another's
@@ -75,7 +77,15 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
     tuning.reduce_workgroup_size = 128;
     tuning.reduce_flight = 8;
   }
-  PUMICE_TRY(const FlashAttention op, FlashAttention::plan(bed.pipelines(), shape, tuning));
+  FlashAttention::Tuning row_tuning = tuning;
+  if (test.path == FlashAttention::Path::kMatrix && !test.matrix_rows) {
+    row_tuning = FlashAttention::tuned(bed.pipelines());
+  }
+  if (test.path == FlashAttention::Path::kSubgroup) {
+    row_tuning = subgroup_tuning(bed.device()->plan(), test.shared_q);
+  }
+  PUMICE_TRY(const FlashAttention op,
+             FlashAttention::plan(bed.pipelines(), shape, tuning, row_tuning));
   AttentionPlan plan;
   plan_attention(in.chunks,
                  {.tile_tokens = op.tile_tokens(),
@@ -161,6 +171,8 @@ const char* path_name(FlashAttention::Path path) {
       return "broadcast";
     case FlashAttention::Path::kMatrix:
       return "matrix";
+    case FlashAttention::Path::kSubgroup:
+      return "subgroup";
     default:
       return "portable";
   }
@@ -170,6 +182,8 @@ bool is_supported(const Case& test, const vk::DevicePlan& plan) {
   switch (test.path.value_or(FlashAttention::Path::kPortable)) {
     case FlashAttention::Path::kBroadcast:
       return FlashAttention::broadcast_supported(plan);
+    case FlashAttention::Path::kSubgroup:
+      return subgroup_attention_obstacle(plan, subgroup_tuning(plan, test.shared_q)).empty();
     case FlashAttention::Path::kMatrix:
       return matrix_tuning_of(test, plan).ok() &&
              find_spirv(test.own_rows ? "flash_attention.matrix_rows" : "flash_attention.matrix")
@@ -198,8 +212,8 @@ std::string name_of(const Case& test) {
          (s.v_dim > 0 ? fmt::format(" values={}", s.v_dim) : "") +
          (test.y_padding > 0 ? " strided" : "") +
          (test.path ? std::string(" ") + path_name(*test.path) : "") +
-         (test.own_rows ? " own" : "") + (test.matrix_rows ? " rows" : "") +
-         (test.wide_reduce ? " wide reduce" : "");
+         (test.shared_q ? " shared q" : "") + (test.own_rows ? " own" : "") +
+         (test.matrix_rows ? " rows" : "") + (test.wide_reduce ? " wide reduce" : "");
 }
 
 }  // namespace
@@ -361,6 +375,28 @@ std::vector<OpCase> flash_attention_cases() {
        .split_tokens = 256},
       {.shape = {3, 3, 48, kF32, 0, 0, true, 0, 24}, .chunks = ragged, .matrix_rows = true},
   };
+  // Rows around a window of 100, behind whole KV tiles and within the first.
+  const std::vector<AttentionChunk> windowed = {{40, 1}, {99, 1}, {100, 1}, {203, 1}, {1010, 1}};
+  // Few heads and columns: CPU drivers, which have subgroups of 8, compile for seconds.
+  const Case by_subgroups[] = {
+      {.shape = {4, 2, 64, kF16}, .chunks = rows, .split_tokens = 128, .indirect = true},
+      {.shape = {2, 1, 128, kF16}, .chunks = rows, .split_tokens = 256, .shared_q = true},
+      {.shape = {4, 4, 8, kF32}, .chunks = rows},
+      {.shape = {6, 2, 24, kF32}, .chunks = rows, .split_tokens = 48, .q_scale = 30.0f},
+      {.shape = {2, 2, 80, kBF16}, .chunks = rows, .shared_q = true},
+      {.shape = {10, 1, 16, kF16}, .chunks = {{100, 1}, {7, 1}}},
+      {.shape = {2, 2, 40, kF16, 100, 50.0f}, .chunks = windowed, .q_scale = 8.0f},
+      {.shape = {4, 2, 32, kF16, 100, 0, true}, .chunks = windowed, .split_tokens = 64},
+      {.shape = {2, 2, 16, kF32, 1}, .chunks = rows},
+      {.shape = {4, 4, 16, kF32, 0, 5.0f}, .chunks = rows, .q_scale = 1e30f},
+      {.shape = {2, 1, 64, kQ8_0}, .chunks = rows, .split_tokens = 64, .shared_q = true},
+      {.shape = {2, 1, 96, {kQ8_0, kQ4_0}}, .chunks = rows, .split_tokens = 48},
+      {.shape = {2, 1, 32, {kQ4_0, kQ8_0}, 17}, .chunks = rows},
+      {.shape = {2, 1, 48, kF32, 0, 0, false, 40}, .chunks = rows, .split_tokens = 48},
+      {.shape = {2, 1, 160, kQ8_0, 17, 0, false, 128}, .chunks = {{70, 1}, {20, 1}}},
+      {.shape = {2, 1, 96, kQ4_0, 0, 0, false, 64}, .chunks = rows},
+      {.shape = {2, 2, 64, {kF16, kQ8_0}, 0, 0, false, 0, 32}, .chunks = rows, .y_padding = 4},
+  };
   std::vector<OpCase> cases;
   const auto add = [&](const Case& test) {
     cases.push_back(
@@ -375,6 +411,10 @@ std::vector<OpCase> flash_attention_cases() {
       test.path = path;
       add(test);
     }
+  }
+  for (Case test : by_subgroups) {
+    test.path = FlashAttention::Path::kSubgroup;
+    add(test);
   }
   for (Case test : on_matrices) {
     test.path = FlashAttention::Path::kMatrix;

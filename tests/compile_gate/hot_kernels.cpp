@@ -27,6 +27,8 @@ constexpr ops::FlashAttention::Shape kAttention[] = {
     {.n_heads = 32, .n_kv_heads = 8, .head_dim = 64, .kv_type = KvType::kF16},
     {.n_heads = 32, .n_kv_heads = 8, .head_dim = 128, .kv_type = KvType::kQ8_0}};
 constexpr uint32_t kVocabulary = 128256;
+// Each lane of attention in fp32 has a key: of so many lanes a turn's instructions are a key's.
+constexpr uint32_t kKeyLanes = 32;
 
 /// The constants of a pipeline; those that it does not have are as the struct declares them.
 template <typename Spec>
@@ -95,8 +97,9 @@ HotKernel hot_attention(const ops::FlashAttention::Shape& shape, std::string_vie
   const auto spec = spec_of<FlashAttentionSpec>(pipeline);
   hot.rows = spec.tile_rows;
   hot.unit = "key";
-  hot.units = spec.workgroup_size;
-  // A lane has a key, then as large a share of the sums. Its slice of a row's weights is a quarter.
+  hot.units = kKeyLanes;
+  // A lane has a key, then as large a share of the sums. Its slice of a row's weights is a quarter,
+  // unless the subgroup has them.
   hot.products = spec.tile_rows * spec.head_dim;
   hot.trips = spec.workgroup_size / 4;
   return hot;

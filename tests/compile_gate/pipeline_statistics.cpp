@@ -18,6 +18,7 @@
 
 #include "shaders/common/matrix_shape.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
+#include "shaders/flash_attention/subgroup_tuning.hpp"
 #include "shaders/linear/linear.hpp"
 #include "shaders/peak/peak.hpp"
 #include "shaders/quantize_x/quantize_x.hpp"
@@ -162,6 +163,10 @@ Status check_complete(const vk::PipelineLibrary& pipelines) {
     const bool of_subgroups = module.name == "gemv_reduce" || (module.name.starts_with("gemv.") &&
                                                                module.name.ends_with(".subgroup"));
     if (of_subgroups && !ops::gemv_kernel_supported(plan, ops::GemvKernel::kSubgroup)) {
+      continue;
+    }
+    if (module.name == "flash_attention.subgroup" &&
+        !ops::subgroup_attention_tuning(pipelines, {.head_dim = 128})) {
       continue;
     }
     if (pipelines.obstacle(module).empty()) {

@@ -4,6 +4,7 @@
 #include "shaders/flash_attention/attention_case.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/flash_attention/matrix_tuning.hpp"
+#include "shaders/flash_attention/subgroup_tuning.hpp"
 #include "shaders/op_case.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/gpu_fixture.hpp"
@@ -29,6 +30,7 @@ struct AttentionRun {
   FlashAttention::Shape shape;
   uint32_t split_tokens = 0;
   FlashAttention::Tuning tuning;
+  std::optional<FlashAttention::Tuning> row_tuning = {};  // of single rows, else as tuning says
   vk::SegmentLimit limit = {};
   uint64_t carried_bytes = FlashAttention::kCarriedBytes;  ///< 0: no item is cut by its keys
   size_t n_segments = 0;                                   ///< that it took
@@ -38,7 +40,8 @@ struct AttentionRun {
 std::vector<std::byte> attention_in_chunks(OpBed& bed, AttentionRun& run,
                                            const std::vector<uint32_t>& chunk_sizes) {
   const FlashAttention::Shape& shape = run.shape;
-  Result<FlashAttention> op = FlashAttention::plan(bed.pipelines(), shape, run.tuning);
+  Result<FlashAttention> op =
+      FlashAttention::plan(bed.pipelines(), shape, run.tuning, run.row_tuning.value_or(run.tuning));
   EXPECT_TRUE(op.ok() && bed.pipelines().compile().ok());
   std::vector<SequenceChunk> chunks;
   uint32_t rows = 0;
@@ -142,11 +145,12 @@ void expect_chunks_change_nothing(const std::shared_ptr<vk::Device>& device,
 /// Of lists cut down to one KV tile of one workgroup: each goes on with what the one before has
 /// left.
 void expect_cuts_change_nothing(const std::shared_ptr<vk::Device>& device,
-                                const FlashAttention::Tuning& tuning) {
+                                const FlashAttention::Tuning& tuning,
+                                const std::optional<FlashAttention::Tuning>& row_tuning = {}) {
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
   OpBed bed(device, pipelines);
   for (const FlashAttention::Shape& shape : {kShape, kWindowed}) {
-    AttentionRun run{.shape = shape, .tuning = tuning};
+    AttentionRun run{.shape = shape, .tuning = tuning, .row_tuning = row_tuning};
     const std::vector<uint32_t> chunks = {1, 140, 1, 8};
     const auto whole = attention_in_chunks(bed, run, chunks);
     size_t n_before = run.n_segments;
@@ -198,6 +202,14 @@ TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRowOnTheBroadcastPath) {
                                       .max_tile_rows = 2};
   expect_chunks_change_nothing(device, tuning);
   expect_cuts_change_nothing(device, tuning);
+}
+
+TEST(AttentionInvariance, CuttingItsItemsChangesNoBitOfRowsBySubgroups) {
+  PUMICE_REQUIRE_DEVICE(device);
+  const FlashAttention::Tuning rows = subgroup_tuning(device->plan(), false);
+  const std::string lacking = subgroup_attention_obstacle(device->plan(), rows);
+  if (!lacking.empty()) GTEST_SKIP() << lacking;
+  expect_cuts_change_nothing(device, {.max_tile_rows = 8}, rows);
 }
 
 TEST(AttentionInvariance, ChunksChangeNoBitOfAnyRowOnMatrixCores) {

@@ -337,6 +337,14 @@ std::string matrix_tiles(const vk::DevicePlan& plan, const ops::FlashAttention::
                      tuning->workgroup_size, matrix.m, matrix.n, matrix.k);
 }
 
+/// What computes single rows, but with --math f32.
+std::string row_kernel(const std::shared_ptr<vk::Device>& device,
+                       const ops::FlashAttention::Shape& shape) {
+  vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  const auto attention = ops::FlashAttention::plan(pipelines, shape, Math::kAuto);
+  return attention.ok() ? describe(*attention->pipelines()[1]) : "-";
+}
+
 void note_attention_shape(Choices& choices, const std::string& shape_name,
                           const std::shared_ptr<vk::Device>& device,
                           const ops::FlashAttention::Shape& shape) {
@@ -350,6 +358,7 @@ void note_attention_shape(Choices& choices, const std::string& shape_name,
   choices[asked] = declared_by(device, {}, plan);
   choices[asked] += fmt::format("; tokens {}", tile_tokens);
   choices[asked + " on matrices"] = matrix_tiles(device->plan(), shape);
+  choices[asked + " of one token"] = row_kernel(device, shape);
   if (shape.head_dim != 128) return;
   choices[asked + " without broadcast"] = declared_by(device, {"flash_attention.broadcast"}, plan);
 }
