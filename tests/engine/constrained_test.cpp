@@ -210,7 +210,7 @@ TEST_F(Constrained, BatchesPreemptionAndHitsChangeNothing) {
   // Blocks for about two of them, and prompts in pieces.
   const auto narrow = engine({.context_tokens = 112,
                               .n_sequences = 5,
-                              .kv_blocks = 9,
+                              .kv_blocks = 7,
                               .token_budget = 24,
                               .chunk_tokens = 16});
   const std::vector<Said> said = say(*narrow, requests);
