@@ -51,7 +51,7 @@ TEST(PromptLookup, AddsALongTextByAndBy) {
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i % 1000);
   EXPECT_TRUE(lookup(tokens, 3).tokens.empty());
   EXPECT_TRUE(lookup(tokens, 3).tokens.empty());
-  EXPECT_EQ(lookup(tokens, 1).tokens, std::vector<TokenId>{tokens.size() % 1000});
+  EXPECT_EQ(lookup(tokens, 1).tokens, std::vector<TokenId>(1, tokens.size() % 1000));
 }
 
 TEST(PromptLookup, BeginsAnewWithAnotherText) {
