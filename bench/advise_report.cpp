@@ -4,6 +4,9 @@
 #include "bench/advise.hpp"
 
 namespace pumice::bench {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RatioInterval, ratio, low, high, confidence)
+
 namespace {
 
 using Json = nlohmann::json;
@@ -11,13 +14,6 @@ using Json = nlohmann::json;
 std::string_view kind_name(LeverRow::Kind kind) {
   constexpr std::string_view kNames[] = {"configuration", "reuse", "window"};
   return kNames[static_cast<size_t>(kind)];
-}
-
-Json interval_to_json(const RatioInterval& interval) {
-  return {{"ratio", interval.ratio},
-          {"low", interval.low},
-          {"high", interval.high},
-          {"confidence", interval.confidence}};
 }
 
 Json to_json(const Latencies& latencies) {
@@ -34,8 +30,8 @@ Json to_json(const Advice& advice, const LeverRow& row) {
   if (!row.measured()) return json;
   json["base"] = to_json(row.base);
   json["with"] = to_json(row.with);
-  json["ttft"] = interval_to_json(row.ttft());
-  json["tpot"] = interval_to_json(row.tpot());
+  json["ttft"] = row.ttft();
+  json["tpot"] = row.tpot();
   json["meets_targets"] = advice.met(row.with);
   return json;
 }

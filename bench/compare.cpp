@@ -103,7 +103,7 @@ std::vector<HeadLine> head_of(const Comparison& comparison) {
       of_file["driver"].insert(row.driver);
       of_file["commit"].insert(row.commit);
       for (const auto& [name, value] : row.settings) {
-        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+        if (std::ranges::find(names, name) == names.end()) names.push_back(name);
       }
     }
   }

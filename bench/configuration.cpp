@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <set>
 
+#include "base/ascii.hpp"
 #include "base/printable.hpp"
 #include "shaders/spirv.hpp"
 #include "vk/plan_options.hpp"
@@ -25,10 +25,8 @@ Error unreadable(std::string_view key, std::string_view value, std::string_view 
 
 Result<uint32_t> parse_tokens(std::string_view key, std::string_view value, uint32_t multiple) {
   constexpr uint32_t kMost = 1u << 16;
-  uint32_t number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  if (error != std::errc{} || end != value.data() + value.size() || number == 0 || number > kMost ||
-      number % multiple != 0) {
+  const uint32_t number = parse_whole<uint32_t>(value).value_or(0);
+  if (number == 0 || number > kMost || number % multiple != 0) {
     return unreadable(key, value,
                       multiple == 1 ? fmt::format("1 to {}", kMost)
                                     : fmt::format("a multiple of {} up to {}", multiple, kMost));
@@ -116,9 +114,7 @@ Result<Configuration> Configuration::parse(std::string_view text) {
   if (text == "null") return configuration;
   configuration.text = text;
   while (!text.empty()) {
-    const size_t end = std::min(text.find(','), text.size());
-    const std::string_view word = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view word = take_part(text, ',');
     const size_t equals = word.find('=');
     if (equals == std::string_view::npos) {
       return make_error(ErrorCode::kInvalidArgument, "expected KEY=VALUE, not '{}'; keys are {}",

@@ -106,7 +106,7 @@ struct Best {
 };
 template <typename T>
 Best best_of(std::span<const T> logits) {
-  const auto best = std::max_element(logits.begin(), logits.end());
+  const auto best = std::ranges::max_element(logits);
   return {static_cast<TokenId>(best - logits.begin()), static_cast<double>(*best)};
 }
 

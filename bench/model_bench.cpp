@@ -83,9 +83,8 @@ Status drive(Engine& engine, std::span<Watched> requests, uint32_t wanted, Clock
       return make_error(ErrorCode::kInternal, "the engine stopped before a test was done");
     }
     for (const StepEvent& event : events) {
-      const auto request =
-          std::find_if(requests.begin(), requests.end(),
-                       [&](const Watched& watched) { return watched.id == event.request; });
+      const auto request = std::ranges::find_if(
+          requests, [&](const Watched& watched) { return watched.id == event.request; });
       if (request == requests.end()) continue;
       if (event.report) request->report = event.report;
       if (!event.token || request->n_tokens == wanted) continue;
@@ -126,7 +125,7 @@ Result<Sample> run_requests(Engine& engine, std::vector<std::vector<TokenId>> pr
     }
     sample.ttft_ns.push_back(request.ttft_ns);
   }
-  sample.prefill_ns = *std::max_element(sample.ttft_ns.begin(), sample.ttft_ns.end());
+  sample.prefill_ns = *std::ranges::max_element(sample.ttft_ns);
   return sample;
 }
 
@@ -342,8 +341,8 @@ ModelRecord model_record(const std::string& filename, const GgufFile& file) {
     record.n_params += tensor.n_elements();
     elements_of_type[tensor.type->name] += tensor.n_elements();
   }
-  const auto commonest = std::max_element(elements_of_type.begin(), elements_of_type.end(),
-                                          [](auto& a, auto& b) { return a.second < b.second; });
+  const auto commonest = std::ranges::max_element(
+      elements_of_type, [](auto& a, auto& b) { return a.second < b.second; });
   const auto params = static_cast<double>(record.n_params);
   const Result<std::string_view> architecture = file.get<std::string_view>("general.architecture");
   record.type = fmt::format("{} {} {}", architecture.ok() ? *architecture : "model",

@@ -413,26 +413,6 @@ StepWork step_cost(const ModelShape& shape, std::span<const StepRows> batch,
   return work;
 }
 
-StepWork prefill_cost(const ModelShape& shape, uint32_t n_prompt, uint32_t depth,
-                      uint32_t step_tokens) {
-  PUMICE_CHECK(step_tokens > 0, "steps of no tokens");
-  StepWork cost;
-  for (uint32_t done = 0; done < n_prompt; done += step_tokens) {
-    const StepRows rows{depth + done, std::min(step_tokens, n_prompt - done)};
-    cost += step_cost(shape, {&rows, 1}, done + rows.n_rows == n_prompt ? 1 : 0);
-  }
-  return cost;
-}
-
-StepWork decode_cost(const ModelShape& shape, uint32_t n_gen, uint32_t depth) {
-  StepWork cost;
-  for (uint32_t i = 0; i < n_gen; ++i) {
-    const StepRows row{depth + i, 1};
-    cost += step_cost(shape, {&row, 1}, 1);
-  }
-  return cost;
-}
-
 std::vector<Crossing> crossings(const ModelShape& shape) {
   // The first length at which  growth * length + projections > feed_forward.
   const auto first_above = [](uint64_t feed_forward, uint64_t projections, uint64_t growth) {

@@ -118,13 +118,6 @@ struct StepRows {
 /// One step over a ragged batch.
 StepWork step_cost(const ModelShape& shape, std::span<const StepRows> batch, uint32_t n_logit_rows);
 
-/// Reading `n_prompt` tokens after `depth` tokens that are in the cache, in steps of at most
-/// `step_tokens`; logits of the last row.
-StepWork prefill_cost(const ModelShape& shape, uint32_t n_prompt, uint32_t depth,
-                      uint32_t step_tokens);
-/// `n_gen` steps of one row each, the first at position `depth`.
-StepWork decode_cost(const ModelShape& shape, uint32_t n_gen, uint32_t depth);
-
 /// The length from which on attention outweighs the feed-forward network, by one counting.
 struct Crossing {
   std::string_view counting;

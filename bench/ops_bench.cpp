@@ -44,7 +44,7 @@ double OpRow::percent_of_limit() const { return 100 * limit.ns / median_ns(); }
 std::vector<std::string> OpRow::labels() const {
   std::vector<std::string> labels;
   for (const TimedCommand& command : timing.commands) {
-    if (std::find(labels.begin(), labels.end(), command.label) == labels.end()) {
+    if (std::ranges::find(labels, command.label) == labels.end()) {
       labels.push_back(command.label);
     }
   }

@@ -215,7 +215,7 @@ std::string_view unit_name(Peak::Unit unit) {
 double Peak::value() const {
   if (samples_ns.empty()) return 0;
   if (unit == Unit::kMicroseconds) return summarize(samples_ns).median * 1e-3;
-  const double best_ns = *std::min_element(samples_ns.begin(), samples_ns.end());
+  const double best_ns = *std::ranges::min_element(samples_ns);
   if (best_ns <= 0) return 0;
   return unit == Unit::kGigabytesPerSecond ? static_cast<double>(cost.bytes) / best_ns
                                            : static_cast<double>(cost.flops) / best_ns * 1e-3;

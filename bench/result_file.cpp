@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/ascii.hpp"
 #include "base/json.hpp"
 #include "base/printable.hpp"
 #include "bench/record_reader.hpp"
@@ -257,9 +258,8 @@ class Rows {
     if (row.samples.empty()) {
       row.problem = "no samples";
     } else {  // as Peak::value
-      const double value = row.more_is_better
-                               ? *std::max_element(row.samples.begin(), row.samples.end())
-                               : summarize(row.samples).median;
+      const double value = row.more_is_better ? *std::ranges::max_element(row.samples)
+                                              : summarize(row.samples).median;
       row.facts.update({{"name", name}, {"value", value}});
     }
     rows_.push_back(std::move(row));
@@ -371,9 +371,7 @@ class Rows {
 Status add_lines(Rows& rows, std::string_view text, const std::string& name) {
   size_t number = 0;
   while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
+    const std::string_view line = take_part(text, '\n');
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     const std::string where = fmt::format("{}: line {}", name, number);

@@ -24,8 +24,8 @@ Limit limit_of(const Roofline& roofline, std::span<const TimedCommand> commands)
     total.ns += limit.ns;
     ns_by_bound[limit.what] += limit.ns;
   }
-  const auto most = std::max_element(ns_by_bound.begin(), ns_by_bound.end(),
-                                     [](auto& a, auto& b) { return a.second < b.second; });
+  const auto most =
+      std::ranges::max_element(ns_by_bound, [](auto& a, auto& b) { return a.second < b.second; });
   if (most != ns_by_bound.end()) total.what = most->first;
   return total;
 }

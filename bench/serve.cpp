@@ -348,6 +348,12 @@ double default_tpot_target(std::span<const ArrivalRow> others) {
   return std::isfinite(shortest_p99) ? std::max(target, shortest_p99) : target;
 }
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(SharedPromptResult, system_tokens, cold_ttft_s, warm_ttft_s,
+                                   warm_cached)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AgentTurn, prompt_tokens, cached_tokens, ttft_s, ttft_uncached_s)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RepeatResult, prompt_tokens, cold_ttft_s, cached_ttft_s,
+                                   look_up_s)
+
 nlohmann::json serve_report_json(const ServeReport& report) {
   using Json = nlohmann::json;
   Json arrivals = Json::array();
@@ -362,35 +368,20 @@ nlohmann::json serve_report_json(const ServeReport& report) {
                         {"prefill_iterations", row.prefill_iterations},
                         {"tokens_per_s", row.tokens_per_s}});
   }
-  Json agent = Json::array();
-  for (const AgentTurn& turn : report.agent) {
-    agent.push_back({{"prompt_tokens", turn.prompt_tokens},
-                     {"cached_tokens", turn.cached_tokens},
-                     {"ttft_s", turn.ttft_s},
-                     {"ttft_uncached_s", turn.ttft_uncached_s}});
-  }
   return {{"bench", "serve"},
           {"build_commit", bench::build_commit()},
           {"build_dirty", bench::build_is_dirty()},
           {"long_prompt_tokens", report.long_prompt_tokens},
           {"arrivals", arrivals},
-          {"shared_prompt",
-           {{"system_tokens", report.shared.system_tokens},
-            {"cold_ttft_s", report.shared.cold_ttft_s},
-            {"warm_ttft_s", report.shared.warm_ttft_s},
-            {"warm_cached", report.shared.warm_cached}}},
-          {"agent", agent},
+          {"shared_prompt", report.shared},
+          {"agent", report.agent},
           {"cancels",
            {{"requests", report.cancels.n_requests},
             {"cancelled", report.cancels.n_cancelled},
             {"blocks", report.cancels.blocks},
             {"blocks_free", report.cancels.blocks_free},
             {"cancelled_partial_kv_bytes", report.cancels.cancelled_kv_bytes}}},
-          {"repeat",
-           {{"prompt_tokens", report.repeat.prompt_tokens},
-            {"cold_ttft_s", report.repeat.cold_ttft_s},
-            {"cached_ttft_s", report.repeat.cached_ttft_s},
-            {"look_up_s", report.repeat.look_up_s}}},
+          {"repeat", report.repeat},
           {"profile", report.profile},
           {"telemetry", report.telemetry}};
 }

@@ -17,7 +17,7 @@ double quantile(std::span<const double> sorted, double q) {
 Summary summarize(std::span<const double> samples) {
   if (samples.empty()) return {};
   std::vector<double> sorted(samples.begin(), samples.end());
-  std::sort(sorted.begin(), sorted.end());
+  std::ranges::sort(sorted);
   const auto n = static_cast<double>(sorted.size());
   Summary summary{.median = quantile(sorted, 0.5),
                   .mean = std::accumulate(sorted.begin(), sorted.end(), 0.0) / n,

@@ -81,9 +81,8 @@ uint32_t KvCache::place_in_file(EntryId entry) {
 void KvCache::leave_host(EntryId entry, uint32_t slot) {
   std::vector<PageSave>& saves = open_batch().transfers.saves;
   // Saves that have begun are done before whatever is planned now; this one would come too late.
-  const auto pending = std::find_if(saves.begin(), saves.end(), [&](const PageSave& save) {
-    return save.tier == Tier::kHost && save.slot == slot;
-  });
+  const auto pending = std::ranges::find_if(
+      saves, [&](const PageSave& save) { return save.tier == Tier::kHost && save.slot == slot; });
   const bool is_pending = pending != saves.end();
   const PageId source = is_pending ? pending->source : kNoPage;
   if (is_pending) saves.erase(pending);
@@ -195,7 +194,7 @@ std::vector<SequenceId> KvCache::finish_transfers(TransferBatch id,
 
 std::vector<SequenceId> KvCache::finish(Transfers transfers, const TransferFailures& failures) {
   const auto failed = [&](const std::vector<size_t>& indices, size_t i) {
-    return failures.all || std::find(indices.begin(), indices.end(), i) != indices.end();
+    return failures.all || std::ranges::find(indices, i) != indices.end();
   };
   const auto drop = [&](Tier tier, uint32_t slot, EntryId entry) {
     if (slots(tier).entry(slot) != entry) return;  // another's since
@@ -224,7 +223,7 @@ std::vector<SequenceId> KvCache::finish(Transfers transfers, const TransferFailu
     Sequence& owner = sequences_[sequence];
     if (!owner.lost && !owner.settled) count_begun(owner, true);
     owner.lost = true;
-    if (std::find(lost.begin(), lost.end(), sequence) == lost.end()) lost.push_back(sequence);
+    if (std::ranges::find(lost, sequence) == lost.end()) lost.push_back(sequence);
   };
   for (size_t i = 0; i < transfers.restores.size(); ++i) {
     const PageRestore& done = transfers.restores[i];

@@ -202,8 +202,7 @@ NodeId PrefixIndex::add(const BlockHash& hash, NodeId parent, std::span<const ui
                           .parent = parent,
                           .n_words = static_cast<uint32_t>(words.size()),
                           .alive = true};
-  std::copy(words.begin(), words.end(),
-            content_.begin() + static_cast<ptrdiff_t>(size_t{id} * block_words_));
+  std::ranges::copy(words, content_.begin() + static_cast<ptrdiff_t>(size_t{id} * block_words_));
   ++n_alive_;
   if (parent != kNoNode) link_child(id);
   if (words.size() == block_words_) table_insert(id);

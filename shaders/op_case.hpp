@@ -1,6 +1,7 @@
 // Op cases: shapes, inputs, fp64 reference and error bound of one op, written once next to the op.
 // Two lists of them: all_op_cases() are awkward shapes for tests, all_bench_cases() the shapes of
-// real models for `pumice bench --ops`, whose references are a sample of the output.
+// real models for `pumice bench --ops`, whose references are a sample of the output where it is
+// large.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,26 @@ struct PreparedOp {
   std::vector<std::function<void(vk::Recorder&)>> rotation = {};
 };
 
+/// `op` with `args`.
+template <typename Op, typename Args>
+PreparedOp prepared_op(const Op& op, const Args& args, std::vector<Expectation> expected) {
+  return {.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
+          .expected = std::move(expected)};
+}
+
+/// The same where it changes what it reads, `changed`, of which `pristine` is a copy.
+template <typename Op, typename Args>
+PreparedOp prepared_op(const Op& op, const Args& args, std::vector<Expectation> expected,
+                       const vk::BufferRange& changed, const vk::BufferRange& pristine) {
+  PreparedOp prepared = prepared_op(op, args, std::move(expected));
+  prepared.rotation = {prepared.record};
+  prepared.record = [=](vk::Recorder& recorder) {
+    recorder.copy(pristine, changed);
+    op.record(recorder, args);
+  };
+  return prepared;
+}
+
 /// Memory, pipelines and deterministic inputs for cases.
 class OpBed {
  public:
@@ -65,12 +86,23 @@ class OpBed {
     return input(std::span<const T>(values));
   }
 
+  /// The same, or nothing where they are not wanted.
+  template <typename T>
+  Result<vk::BufferRange> input_if(bool wanted, const std::vector<T>& values) {
+    return wanted ? input(values) : vk::BufferRange{};
+  }
+
   /// Like `input`, from a producer (weights that are repacked on the way).
   Result<vk::BufferRange> input(uint64_t size_bytes,
                                 const std::function<void(std::span<std::byte>)>& produce);
 
   /// Memory full of NaNs, between guard zones that `check_guards` verifies.
   Result<vk::BufferRange> output(uint64_t size_bytes);
+
+  /// The same, or nothing of no bytes.
+  Result<vk::BufferRange> scratch(uint64_t size_bytes) {
+    return size_bytes > 0 ? output(size_bytes) : vk::BufferRange{};
+  }
 
   /// Device memory that holds `pattern` over and over, the last time perhaps in part.
   Result<vk::BufferRange> repeat(const vk::BufferRange& pattern, uint64_t size_bytes);
@@ -133,7 +165,7 @@ std::vector<uint64_t> sample_elements(uint64_t count, size_t n, uint32_t seed);
 /// Cases of every op, in the order of their folders. Each op's folder defines its own function.
 std::vector<OpCase> all_op_cases();
 
-/// Real models' shapes of the ops that have them (NAME_bench.cpp).
+/// Real models' shapes of the ops that have them (NAME_bench_cases).
 std::vector<OpCase> all_bench_cases(const BenchScale& scale);
 
 }  // namespace pumice::ops

@@ -3,7 +3,8 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cctype>
+
+#include "base/ascii.hpp"
 
 namespace pumice {
 
@@ -15,19 +16,15 @@ Result<vk::ShaderModule> find_spirv(std::string_view name) {
 }
 
 Result<vk::ShaderModule> find_spirv(std::string_view op, const WeightType& type) {
-  std::string name = fmt::format("{}.{}", op, type.shaders);
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-  return find_spirv(name);
+  return find_spirv(lower_case(fmt::format("{}.{}", op, type.shaders)));
 }
 
 std::string_view module_family(std::string_view name) {
   const size_t op_end = std::min(name.find('.'), name.size());
   const std::string_view rest = name.substr(std::min(op_end + 1, name.size()));
   const std::string_view second = rest.substr(0, rest.find('.'));
-  const bool is_type = std::ranges::any_of(weight_types(), [&](const WeightType& type) {
-    return std::ranges::equal(
-        type.name, second, [](unsigned char a, unsigned char b) { return std::tolower(a) == b; });
-  });
+  const bool is_type = std::ranges::any_of(
+      weight_types(), [&](const WeightType& type) { return lower_case(type.name) == second; });
   return name.substr(0, is_type ? op_end + 1 + second.size() : op_end);
 }
 

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/ascii.hpp"
 #include "base/path.hpp"
 #include "base/printable.hpp"
 #include "hub/model_name.hpp"
@@ -238,12 +239,7 @@ class Reader {
       }
       return {};
     }
-    std::string first;
-    if (value) {
-      first = *value;
-    } else {
-      PUMICE_TRY(first, take_value(name));
-    }
+    PUMICE_TRY(const std::string first, value_of(name, value));
     pass(flag, first);
     while (flag.get_allow_extra_args() && !done() && !is_flag(words_[at_])) {
       passed_.push_back(words_[at_++]);
@@ -264,8 +260,8 @@ class Reader {
       PUMICE_TRY_STATUS(read_alias(*found, name, value));
       return true;
     }
-    if (!value && found->takes == ForeignFlag::Takes::kValue) {
-      PUMICE_TRY(value, take_value(name));
+    if (found->takes == ForeignFlag::Takes::kValue) {
+      PUMICE_TRY(value, value_of(name, value));
     }
     if (!value && found->takes == ForeignFlag::Takes::kSwitch) {
       value = !done() && is_switch_value(words_[at_]) ? words_[at_++] : "on";
@@ -286,9 +282,7 @@ class Reader {
                     const std::optional<std::string>& value) {
     std::string_view ours = foreign.text;
     while (!ours.empty()) {
-      const size_t end = std::min(ours.find(' '), ours.size());
-      const CLI::Option* const flag = find_flag(*command_, std::string(ours.substr(0, end)));
-      ours.remove_prefix(std::min(end + 1, ours.size()));
+      const CLI::Option* const flag = find_flag(*command_, std::string(take_part(ours, ' ')));
       if (flag == nullptr) continue;
       // "--overflow shift": the flag with its value.
       const bool has_value = !ours.empty() && !ours.starts_with("--");
@@ -309,12 +303,7 @@ class Reader {
       return true;
     }
     if (name != "--config") return false;
-    std::string file;
-    if (value) {
-      file = *value;
-    } else {
-      PUMICE_TRY(file, take_value(name));
-    }
+    PUMICE_TRY(const std::string file, value_of(name, value));
     of_program_.insert(of_program_.end(), {"--config", file});
     return true;
   }
@@ -336,7 +325,9 @@ class Reader {
     return refuse("unknown flag {}{}", shown, near);
   }
 
-  Result<std::string> take_value(const std::string& name) {
+  /// Of a flag that was typed as --name=value, or is followed by its value.
+  Result<std::string> value_of(const std::string& name, const std::optional<std::string>& value) {
+    if (value) return *value;
     if (done()) return refuse("{} needs a value", name);
     return words_[at_++];
   }

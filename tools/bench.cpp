@@ -58,7 +58,8 @@ Status bench(BenchOptions options) {
   if (options.serve) return bench_serve(options);
   if (options.frames.asked_for) return bench_frames(options);
   if (options.explain) return bench_explain(options);
-  if (options.levers.asked_for()) return bench_lever(options);
+  if (options.levers.advise) return bench_advise(options);
+  if (!options.levers.ab.empty()) return bench_ab(options);
   if (options.layers) return bench_layers(options);
   return bench_model(options);
 }
@@ -177,6 +178,26 @@ void add_layers(CLI::App& command, BenchOptions& options) {
       ->needs(layers);
 }
 
+void add_levers(CLI::App& command, LeverOptions& levers) {
+  command
+      .add_option("--ab", levers.ab,
+                  "A configuration in turns with the default, or, given twice, the second with the "
+                  "first: KEY=VALUE,... of math, kv, chunk, batch, split, prefix_cache, run_ahead, "
+                  "invariant, variant, limit; null compares the default with itself")
+      ->expected(1)
+      ->take_all()
+      ->type_name("CONFIG");
+  CLI::Option* const advised =
+      command.add_flag("--advise", levers.advise,
+                       "Measure what would bring the model to --ttft-target and --tpot-target: "
+                       "arithmetic, kernels, KV type, chunks, prefix reuse, a smaller window");
+  command
+      .add_option("--ttft-target", levers.ttft_target_ms,
+                  "With --advise: milliseconds to the first token")
+      ->check(number_in(kLeastNumber, kMostNumber))
+      ->needs(advised);
+}
+
 void add_compare(CLI::App& command, BenchOptions& options) {
   command
       .add_option(
@@ -262,7 +283,7 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
   group("Instead: beside a program that draws");
   options->frames.add_to(*command);
   group("Instead: what a choice is worth");
-  options->levers.add_to(*command);
+  add_levers(*command, options->levers);
   group("Instead: files of results");
   add_compare(*command, *options);
   group(kDefaultGroup);

@@ -10,7 +10,6 @@
 #include "base/result.hpp"
 #include "bench/evidence.hpp"
 #include "bench/test_grid.hpp"
-#include "tools/bench_levers.hpp"
 #include "tools/model_options.hpp"
 
 namespace pumice::tools {
@@ -25,6 +24,13 @@ struct FrameFlags {
   bool low_priority = false;
 
   void add_to(CLI::App& command);
+};
+
+/// Of the modes that say what a choice is worth.
+struct LeverOptions {
+  std::vector<std::string> ab;  ///< configurations, if any
+  bool advise = false;
+  double ttft_target_ms = 0;  ///< of --advise
 };
 
 struct BenchOptions {
@@ -99,8 +105,11 @@ Status bench_compare(const BenchOptions& options);
 /// --explain. What could be counted or measured is printed whatever happened.
 Status bench_explain(const BenchOptions& options);
 
-/// --ab and the other modes of LeverOptions.
-Status bench_lever(const BenchOptions& options);
+/// --ab. What was measured before an error is printed.
+Status bench_ab(const BenchOptions& options);
+
+/// --advise. What was measured before an error is printed.
+Status bench_advise(const BenchOptions& options);
 
 /// The tests asked for, of `sizes` where no sizes were.
 bench::TestGrid grid_of(const BenchOptions& options, const bench::DefaultSizes& sizes);

@@ -90,17 +90,11 @@ Result<std::unique_ptr<Engine>> engine_for(const Side& side, const EngineOptions
   return error_of(side, engine.error());
 }
 
-EngineOptions base_options(const BenchOptions& options) {
-  return {.kv_type = options.model.kv_type(),
-          .math = options.model.math_kind(),
-          .context_tokens = options.model.context_tokens};
-}
-
 Result<nlohmann::json> evidence_of(const Side& side, const BenchOptions& options,
                                    const ModelSource& source, const Logger& logger) {
   if (options.no_check) return nlohmann::json{{"checked", false}};
   const InterruptGuard interrupt;
-  const EngineOptions asked = side.configuration.applied_to(base_options(options));
+  const EngineOptions asked = side.configuration.applied_to(options.model.engine_options());
   const Result<bench::Evidence> evidence =
       check_logits(side.opened, source, asked.kv_type, asked.math, logger);
   if (!evidence.ok()) return error_of(side, evidence.error());
@@ -111,7 +105,7 @@ Result<nlohmann::json> evidence_of(const Side& side, const BenchOptions& options
 /// Rows come one by one; what was measured before an error stays.
 Status measure(Side& a, Side& b, std::span<const bench::ModelTest> tests, uint32_t rounds,
                const BenchOptions& options, std::vector<bench::AbRow>& rows) {
-  const EngineOptions base = base_options(options);
+  const EngineOptions base = options.model.engine_options();
   const InterruptGuard interrupt;
   for (const bench::TestGroup& group : bench::group_tests(tests)) {
     if (group.has_depth && !(a.configuration.prefix_cache.value_or(true) &&

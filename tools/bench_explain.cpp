@@ -36,9 +36,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   const bool small = opened.device->plan().device_class == vk::DeviceClass::kCpu;
   PUMICE_TRY_STATUS(count(options, small, report));
 
-  const EngineOptions base{.kv_type = options.model.kv_type(),
-                           .math = options.model.math_kind(),
-                           .context_tokens = options.model.context_tokens};
+  const EngineOptions base = options.model.engine_options();
   const InterruptGuard interrupt;
   std::optional<ProgressBar> bar;
   size_t n_done = 0;

@@ -45,9 +45,7 @@ Status measure(const BenchOptions& options, const ModelSource& source, const Log
   const bool small = plan.device_class == vk::DeviceClass::kCpu;
   const uint32_t n_vocab = opened.model->program.n_vocab;
   const uint32_t repetitions = options.repetitions.value_or(3);
-  const EngineOptions base{.kv_type = options.model.kv_type(),
-                           .math = options.model.math_kind(),
-                           .context_tokens = options.model.context_tokens};
+  const EngineOptions base = options.model.engine_options();
   EngineOptions profiling = base;
   profiling.profile = true;
 

@@ -75,10 +75,8 @@ Status bench_model(const BenchOptions& options) {
   bench::ModelRecord record = bench::model_record(options.model.model_name(), source.file());
   record.run = describe_run(options, opened);
 
-  const EngineOptions base{.kv_type = options.model.kv_type(),
-                           .math = options.model.math_kind(),
-                           .context_tokens = options.model.context_tokens,
-                           .profile = options.model.profile};
+  EngineOptions base = options.model.engine_options();
+  base.profile = options.model.profile;
   const InterruptGuard interrupt;
   Status checked;
   if (!options.no_check) {

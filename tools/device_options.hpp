@@ -21,7 +21,7 @@ struct DeviceOptions {
   /// --device/-dev, --limit and --list-devices.
   void add_to(CLI::App& app);
   /// What to open; with PUMICE_VALIDATION=1 under Vulkan's validation layer. Ask before anything is
-  /// opened: this also keeps the driver's cache off full disks (tools/driver_cache.hpp).
+  /// opened: this also keeps the driver's cache off full disks.
   Result<host::DeviceRequest> request(const Logger& logger) const;
 };
 

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ascii.hpp"
 #include "base/path.hpp"
 #include "models/embedding.hpp"
 #include "models/vocabulary_loader.hpp"
@@ -47,11 +48,9 @@ struct Text {
 std::vector<Text> lines_of(std::string_view text, const std::string& source) {
   std::vector<Text> lines;
   while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
+    std::string_view line = take_part(text, '\n');
     if (line.ends_with('\r')) line.remove_suffix(1);
     lines.push_back({fmt::format("{}, line {}", source, lines.size() + 1), std::string(line)});
-    text.remove_prefix(std::min(end + 1, text.size()));
   }
   return lines;
 }

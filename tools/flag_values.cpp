@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.hpp"
 #include "base/printable.hpp"
 
 namespace pumice::tools {
@@ -10,23 +11,6 @@ namespace {
 
 constexpr size_t kShownBytes = 40;  // of what cannot be read
 constexpr size_t kMaxOfRanges = 1000;
-
-/// The whole text as a number; nothing if it is not one.
-template <typename T>
-std::optional<T> number_of(std::string_view text) {
-  T number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
-/// Up to the next separator, which goes with it.
-std::string_view take_part(std::string_view& rest, char separator) {
-  const size_t end = std::min(rest.find(separator), rest.size());
-  const std::string_view part = rest.substr(0, end);
-  rest.remove_prefix(std::min(end + 1, rest.size()));
-  return part;
-}
 
 /// From `first` to `last`; the next of n is n * factor + step, which is larger.
 struct Range {
@@ -40,13 +24,13 @@ struct Range {
 std::optional<Range> range_of(std::string_view text) {
   const size_t dash = text.find('-');
   const size_t sign = dash == text.npos ? text.npos : text.find_first_of("+*", dash);
-  const auto first = number_of<uint32_t>(text.substr(0, dash));
+  const auto first = parse_whole<uint32_t>(text.substr(0, dash));
   const auto last =
-      dash == text.npos ? first : number_of<uint32_t>(text.substr(dash + 1, sign - dash - 1));
+      dash == text.npos ? first : parse_whole<uint32_t>(text.substr(dash + 1, sign - dash - 1));
   if (!first || !last || *last < *first) return std::nullopt;
   Range range{.first = *first, .last = *last};
   if (sign == text.npos) return range;
-  const auto by = number_of<uint32_t>(text.substr(sign + 1));
+  const auto by = parse_whole<uint32_t>(text.substr(sign + 1));
   const bool grows = text[sign] == '*' ? by >= 2u && *first > 0 : by >= 1u;
   if (!grows) return std::nullopt;
   if (text[sign] == '*') {
@@ -87,8 +71,8 @@ Result<std::vector<uint32_t>> parse_numbers(std::string_view flag, std::string_v
 
 Result<std::pair<uint32_t, uint32_t>> parse_pair(std::string_view flag, std::string_view text) {
   std::string_view rest = text;
-  const std::optional<uint32_t> first = number_of<uint32_t>(take_part(rest, ','));
-  const std::optional<uint32_t> second = number_of<uint32_t>(rest);
+  const std::optional<uint32_t> first = parse_whole<uint32_t>(take_part(rest, ','));
+  const std::optional<uint32_t> second = parse_whole<uint32_t>(rest);
   if (!first || !second) {
     return make_error(ErrorCode::kInvalidArgument, "{} takes two numbers like 512,128, not '{}'",
                       flag, printable(text, kShownBytes));
@@ -98,7 +82,7 @@ Result<std::pair<uint32_t, uint32_t>> parse_pair(std::string_view flag, std::str
 
 Result<std::optional<uint32_t>> parse_limit_or_inf(std::string_view flag, std::string_view text) {
   if (text == "inf") return std::optional<uint32_t>();
-  const std::optional<uint32_t> number = number_of<uint32_t>(text);
+  const std::optional<uint32_t> number = parse_whole<uint32_t>(text);
   if (!number || *number == 0) {
     return make_error(ErrorCode::kInvalidArgument, "{} takes a positive number or 'inf', not '{}'",
                       flag, printable(text, kShownBytes));
@@ -109,14 +93,14 @@ Result<std::optional<uint32_t>> parse_limit_or_inf(std::string_view flag, std::s
 std::string number_problem(const std::string& text, double least, double most) {
   std::string_view digits = text;
   if (digits.starts_with('+')) digits.remove_prefix(1);
-  const std::optional<double> number = number_of<double>(digits);
+  const std::optional<double> number = parse_whole<double>(digits);
   if (number && *number >= least && *number <= most) return {};  // NaN is neither
   return fmt::format("'{}' is not a number from {:g} to {:g}", printable(text, kShownBytes), least,
                      most);
 }
 
 std::string n_predict_problem(const std::string& text, uint32_t least, uint32_t most) {
-  const std::optional<int64_t> number = number_of<int64_t>(text);
+  const std::optional<int64_t> number = parse_whole<int64_t>(text);
   if (number && (*number == -1 || *number == -2)) return {};
   if (number && *number <= most && *number >= least) return {};
   return fmt::format("'{}' is not in range: {} to {}, or -1 (until the text ends)",
@@ -153,7 +137,7 @@ Result<Goodput> parse_goodput(std::string_view text) {
   while (!text.empty()) {
     const std::string_view part = take_part(text, ' ');
     const size_t value = part.find(':') + 1;  // 0 if there is none
-    const double ms = number_of<double>(part.substr(value)).value_or(0);
+    const double ms = parse_whole<double>(part.substr(value)).value_or(0);
     const std::string_view name = part.substr(0, value);
     if (!(ms > 0 && ms <= kMostNumber) || (name != "ttft:" && name != "tpot:")) {
       return make_error(ErrorCode::kInvalidArgument,

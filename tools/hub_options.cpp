@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/ascii.hpp"
 #include "base/folders.hpp"
 #include "base/path.hpp"
 #include "tools/terminal.hpp"
@@ -21,10 +22,8 @@ std::string environment(const char* name) {
 }
 
 /// As huggingface_hub reads its switches.
-bool is_on(std::string value) {
-  for (char& c : value) {
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  }
+bool is_on(const std::string& text) {
+  const std::string value = upper_case(text);
   return value == "1" || value == "ON" || value == "YES" || value == "TRUE";
 }
 

@@ -50,6 +50,10 @@ struct ModelOptions {
   Result<ModelSource> open_source() const;
   KvTypes kv_type() const;
   ops::Math math_kind() const;
+  /// What they and the context say of an engine.
+  EngineOptions engine_options() const {
+    return {.kv_type = kv_type(), .math = math_kind(), .context_tokens = context_tokens};
+  }
 };
 
 /// --invariant, the same wherever it is offered.

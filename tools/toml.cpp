@@ -6,6 +6,7 @@
 #include <charconv>
 #include <optional>
 
+#include "base/ascii.hpp"
 #include "base/printable.hpp"
 #include "base/utf8.hpp"
 
@@ -56,11 +57,7 @@ std::optional<std::string> decimal(std::string_view token) {
   if (const size_t dot = digits.find('.'); dot != digits.npos && !is_digit(digits[dot + 1])) {
     return std::nullopt;
   }
-  double number = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, number);
-  if (read.ptr != end || read.ec != std::errc()) return std::nullopt;
-  return text;
+  return parse_whole<double>(text) ? std::optional(text) : std::nullopt;
 }
 
 class TomlParser {

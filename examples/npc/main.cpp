@@ -152,9 +152,9 @@ class Cast {
         std::fprintf(stderr, "npc: %.*s\n", static_cast<int>(event.message.length),
                      event.message.data);
       }
-      const auto speaker = std::find_if(
-          characters.begin(), characters.end(),
-          [&](const Character& character) { return character.session == event.session; });
+      const auto speaker = std::ranges::find_if(characters, [&](const Character& character) {
+        return character.session == event.session;
+      });
       if (speaker == characters.end()) continue;
       speaker->said.append(event.text.data, event.text.length);
       if (event.kind != PUMICE_EVENT_FINISHED) continue;
@@ -175,8 +175,8 @@ class Cast {
     if (!file) throw std::runtime_error("cannot write " + path);
   }
   bool is_done() const {
-    return std::all_of(characters.begin(), characters.end(),
-                       [](const Character& character) { return character.is_done; });
+    return std::ranges::all_of(characters,
+                               [](const Character& character) { return character.is_done; });
   }
 
   std::vector<Character> characters = {
@@ -229,7 +229,7 @@ class FrameTimes {
   /// `part`: 0.5 is the median.
   double quantile(double part) const {
     std::vector<double> sorted = all_;
-    std::sort(sorted.begin(), sorted.end());
+    std::ranges::sort(sorted);
     if (sorted.empty()) return 0;
     const double last = static_cast<double>(sorted.size() - 1);
     return sorted[static_cast<size_t>(std::ceil(part * last))];
@@ -294,9 +294,8 @@ int run(const Options& options) {
   print(cast.characters);
   std::printf("frames: p50 %.2f ms, p99 %.2f ms, max %.2f ms\n", times.quantile(0.5),
               times.quantile(0.99), times.quantile(1));
-  const bool all_spoke =
-      std::all_of(cast.characters.begin(), cast.characters.end(),
-                  [](const Character& character) { return !character.said.empty(); });
+  const bool all_spoke = std::ranges::all_of(
+      cast.characters, [](const Character& character) { return !character.said.empty(); });
   return all_spoke ? 0 : 1;
 }
 

@@ -28,8 +28,8 @@ constexpr Glyph kFont[] = {
 
 uint16_t rows_of(char character) {
   const char upper = static_cast<char>(std::toupper(static_cast<unsigned char>(character)));
-  const auto found = std::find_if(std::begin(kFont), std::end(kFont),
-                                  [&](const Glyph& glyph) { return glyph.character == upper; });
+  const auto found =
+      std::ranges::find_if(kFont, [&](const Glyph& glyph) { return glyph.character == upper; });
   return found != std::end(kFont) ? found->rows : 0;
 }
 

@@ -29,24 +29,16 @@ void check(pumice_status status) {
   if (status != PUMICE_OK) throw std::runtime_error(pumice_last_error());
 }
 
-template <typename T>
-T chained(VkStructureType type, const void* next = nullptr) {
-  T value{};
-  value.sType = type;
-  value.pNext = const_cast<void*>(next);
-  return value;
-}
-
 /// The feature structures of Vulkan's versions, with members found by name.
 struct Features {
-  VkPhysicalDeviceVulkan13Features v13 = chained<VkPhysicalDeviceVulkan13Features>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES);
-  VkPhysicalDeviceVulkan12Features v12 = chained<VkPhysicalDeviceVulkan12Features>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, &v13);
-  VkPhysicalDeviceVulkan11Features v11 = chained<VkPhysicalDeviceVulkan11Features>(
-      VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, &v12);
-  VkPhysicalDeviceFeatures2 core =
-      chained<VkPhysicalDeviceFeatures2>(VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2, &v11);
+  VkPhysicalDeviceVulkan13Features v13{.sType =
+                                           VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_3_FEATURES};
+  VkPhysicalDeviceVulkan12Features v12{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_FEATURES, .pNext = &v13};
+  VkPhysicalDeviceVulkan11Features v11{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_1_FEATURES, .pNext = &v12};
+  VkPhysicalDeviceFeatures2 core{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_FEATURES_2,
+                                 .pNext = &v11};
 
   Features() = default;
   Features(const Features&) = delete;
@@ -124,11 +116,11 @@ void Renderer::load() {
 }
 
 void Renderer::create_instance() {
-  auto application = chained<VkApplicationInfo>(VK_STRUCTURE_TYPE_APPLICATION_INFO);
-  application.pApplicationName = "npc";
-  application.apiVersion = VK_API_VERSION_1_3;
-  auto info = chained<VkInstanceCreateInfo>(VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO);
-  info.pApplicationInfo = &application;
+  VkApplicationInfo application{.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+                                .pApplicationName = "npc",
+                                .apiVersion = VK_API_VERSION_1_3};
+  VkInstanceCreateInfo info{.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+                            .pApplicationInfo = &application};
   std::vector<const char*> extensions;
   if (window_ != nullptr) extensions = window_->instance_extensions();
   info.enabledExtensionCount = static_cast<uint32_t>(extensions.size());
@@ -171,15 +163,16 @@ void Renderer::create_device() {
   if (window_ != nullptr) extensions_.push_back(VK_KHR_SWAPCHAIN_EXTENSION_NAME);
   queue_family_ = choose_queue_family();
   const float priority = 1;
-  auto queue = chained<VkDeviceQueueCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO);
-  queue.queueFamilyIndex = queue_family_;
-  queue.queueCount = 1;
-  queue.pQueuePriorities = &priority;
-  auto info = chained<VkDeviceCreateInfo>(VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO, &features.core);
-  info.queueCreateInfoCount = 1;
-  info.pQueueCreateInfos = &queue;
-  info.enabledExtensionCount = static_cast<uint32_t>(extensions_.size());
-  info.ppEnabledExtensionNames = extensions_.data();
+  VkDeviceQueueCreateInfo queue{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                .queueFamilyIndex = queue_family_,
+                                .queueCount = 1,
+                                .pQueuePriorities = &priority};
+  VkDeviceCreateInfo info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                          .pNext = &features.core,
+                          .queueCreateInfoCount = 1,
+                          .pQueueCreateInfos = &queue,
+                          .enabledExtensionCount = static_cast<uint32_t>(extensions_.size()),
+                          .ppEnabledExtensionNames = extensions_.data()};
   check(vk_.vkCreateDevice(physical_device_, &info, nullptr, &device_), "vkCreateDevice");
 #define NPC_LOAD(name) \
   vk_.name = reinterpret_cast<PFN_##name>(vk_.vkGetDeviceProcAddr(device_, #name));
@@ -230,9 +223,9 @@ VkDeviceMemory Renderer::allocate(const VkMemoryRequirements& requirements,
   for (uint32_t i = 0; i < memory.memoryTypeCount; ++i) {
     const bool is_allowed = (requirements.memoryTypeBits >> i & 1) != 0;
     if (!is_allowed || (memory.memoryTypes[i].propertyFlags & wanted) != wanted) continue;
-    auto info = chained<VkMemoryAllocateInfo>(VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO);
-    info.allocationSize = requirements.size;
-    info.memoryTypeIndex = i;
+    VkMemoryAllocateInfo info{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                              .allocationSize = requirements.size,
+                              .memoryTypeIndex = i};
     VkDeviceMemory allocated = VK_NULL_HANDLE;
     check(vk_.vkAllocateMemory(device_, &info, nullptr, &allocated), "vkAllocateMemory");
     return allocated;
@@ -242,9 +235,8 @@ VkDeviceMemory Renderer::allocate(const VkMemoryRequirements& requirements,
 
 Renderer::Mapped Renderer::create_mapped(VkDeviceSize bytes, VkBufferUsageFlags usage) {
   Mapped mapped;
-  auto info = chained<VkBufferCreateInfo>(VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO);
-  info.size = bytes;
-  info.usage = usage;
+  VkBufferCreateInfo info{
+      .sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO, .size = bytes, .usage = usage};
   check(vk_.vkCreateBuffer(device_, &info, nullptr, &mapped.buffer), "vkCreateBuffer");
   VkMemoryRequirements requirements{};
   vk_.vkGetBufferMemoryRequirements(device_, mapped.buffer, &requirements);
@@ -256,38 +248,38 @@ Renderer::Mapped Renderer::create_mapped(VkDeviceSize bytes, VkBufferUsageFlags 
 }
 
 void Renderer::create_target() {
-  auto info = chained<VkImageCreateInfo>(VK_STRUCTURE_TYPE_IMAGE_CREATE_INFO);
-  info.imageType = VK_IMAGE_TYPE_2D;
-  info.format = kFormat;
-  info.extent = {kWidth, kHeight, 1};
-  info.mipLevels = info.arrayLayers = 1;
-  info.samples = VK_SAMPLE_COUNT_1_BIT;
-  info.usage = VK_IMAGE_USAGE_COLOR_ATTACHMENT_BIT | VK_IMAGE_USAGE_TRANSFER_SRC_BIT;
+  VkImageCreateInfo info{
+      .sType = VK_STRUCTURE_TYPE_IMAGE_CREATE_INFO,
+      .imageType = VK_IMAGE_TYPE_2D,
+      .format = kFormat,
+      .extent = {kWidth, kHeight, 1},
+      .mipLevels = 1,
+      .arrayLayers = 1,
+      .samples = VK_SAMPLE_COUNT_1_BIT,
+      .usage = VK_IMAGE_USAGE_COLOR_ATTACHMENT_BIT | VK_IMAGE_USAGE_TRANSFER_SRC_BIT};
   check(vk_.vkCreateImage(device_, &info, nullptr, &image_), "vkCreateImage");
   VkMemoryRequirements requirements{};
   vk_.vkGetImageMemoryRequirements(device_, image_, &requirements);
   image_memory_ = allocate(requirements, VK_MEMORY_PROPERTY_DEVICE_LOCAL_BIT);
   check(vk_.vkBindImageMemory(device_, image_, image_memory_, 0), "vkBindImageMemory");
-  auto view = chained<VkImageViewCreateInfo>(VK_STRUCTURE_TYPE_IMAGE_VIEW_CREATE_INFO);
-  view.image = image_;
-  view.viewType = VK_IMAGE_VIEW_TYPE_2D;
-  view.format = kFormat;
-  view.subresourceRange = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, 1};
+  VkImageViewCreateInfo view{.sType = VK_STRUCTURE_TYPE_IMAGE_VIEW_CREATE_INFO,
+                             .image = image_,
+                             .viewType = VK_IMAGE_VIEW_TYPE_2D,
+                             .format = kFormat,
+                             .subresourceRange = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, 1}};
   check(vk_.vkCreateImageView(device_, &view, nullptr, &view_), "vkCreateImageView");
 }
 
 VkShaderModule Renderer::create_shader(const uint32_t* code, size_t bytes) {
-  auto info = chained<VkShaderModuleCreateInfo>(VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO);
-  info.codeSize = bytes;
-  info.pCode = code;
+  VkShaderModuleCreateInfo info{
+      .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO, .codeSize = bytes, .pCode = code};
   VkShaderModule module = VK_NULL_HANDLE;
   check(vk_.vkCreateShaderModule(device_, &info, nullptr, &module), "vkCreateShaderModule");
   return module;
 }
 
 void Renderer::create_pipeline() {
-  const auto layout =
-      chained<VkPipelineLayoutCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO);
+  const VkPipelineLayoutCreateInfo layout{.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO};
   check(vk_.vkCreatePipelineLayout(device_, &layout, nullptr, &layout_), "vkCreatePipelineLayout");
   std::array<VkPipelineShaderStageCreateInfo, 2> stages{};
   stages[0].stage = VK_SHADER_STAGE_VERTEX_BIT;
@@ -303,50 +295,49 @@ void Renderer::create_pipeline() {
       {0, 0, VK_FORMAT_R32G32_SFLOAT, offsetof(Vertex, position)},
       {1, 0, VK_FORMAT_R32G32B32A32_SFLOAT, offsetof(Vertex, color)},
   };
-  auto input = chained<VkPipelineVertexInputStateCreateInfo>(
-      VK_STRUCTURE_TYPE_PIPELINE_VERTEX_INPUT_STATE_CREATE_INFO);
-  input.vertexBindingDescriptionCount = 1;
-  input.pVertexBindingDescriptions = &binding;
-  input.vertexAttributeDescriptionCount = 2;
-  input.pVertexAttributeDescriptions = attributes;
-  auto assembly = chained<VkPipelineInputAssemblyStateCreateInfo>(
-      VK_STRUCTURE_TYPE_PIPELINE_INPUT_ASSEMBLY_STATE_CREATE_INFO);
-  assembly.topology = VK_PRIMITIVE_TOPOLOGY_TRIANGLE_LIST;
+  VkPipelineVertexInputStateCreateInfo input{
+      .sType = VK_STRUCTURE_TYPE_PIPELINE_VERTEX_INPUT_STATE_CREATE_INFO,
+      .vertexBindingDescriptionCount = 1,
+      .pVertexBindingDescriptions = &binding,
+      .vertexAttributeDescriptionCount = 2,
+      .pVertexAttributeDescriptions = attributes};
+  VkPipelineInputAssemblyStateCreateInfo assembly{
+      .sType = VK_STRUCTURE_TYPE_PIPELINE_INPUT_ASSEMBLY_STATE_CREATE_INFO,
+      .topology = VK_PRIMITIVE_TOPOLOGY_TRIANGLE_LIST};
   const VkViewport viewport{0, 0, kWidth, kHeight, 0, 1};
   const VkRect2D scissor{{0, 0}, {kWidth, kHeight}};
-  auto view = chained<VkPipelineViewportStateCreateInfo>(
-      VK_STRUCTURE_TYPE_PIPELINE_VIEWPORT_STATE_CREATE_INFO);
-  view.viewportCount = view.scissorCount = 1;
-  view.pViewports = &viewport;
-  view.pScissors = &scissor;
-  auto raster = chained<VkPipelineRasterizationStateCreateInfo>(
-      VK_STRUCTURE_TYPE_PIPELINE_RASTERIZATION_STATE_CREATE_INFO);
-  raster.lineWidth = 1;
-  auto samples = chained<VkPipelineMultisampleStateCreateInfo>(
-      VK_STRUCTURE_TYPE_PIPELINE_MULTISAMPLE_STATE_CREATE_INFO);
-  samples.rasterizationSamples = VK_SAMPLE_COUNT_1_BIT;
-  VkPipelineColorBlendAttachmentState attachment{};
-  attachment.colorWriteMask = VK_COLOR_COMPONENT_R_BIT | VK_COLOR_COMPONENT_G_BIT |
-                              VK_COLOR_COMPONENT_B_BIT | VK_COLOR_COMPONENT_A_BIT;
-  auto blend = chained<VkPipelineColorBlendStateCreateInfo>(
-      VK_STRUCTURE_TYPE_PIPELINE_COLOR_BLEND_STATE_CREATE_INFO);
-  blend.attachmentCount = 1;
-  blend.pAttachments = &attachment;
-  auto rendering =
-      chained<VkPipelineRenderingCreateInfo>(VK_STRUCTURE_TYPE_PIPELINE_RENDERING_CREATE_INFO);
-  rendering.colorAttachmentCount = 1;
-  rendering.pColorAttachmentFormats = &kFormat;
-  auto info = chained<VkGraphicsPipelineCreateInfo>(VK_STRUCTURE_TYPE_GRAPHICS_PIPELINE_CREATE_INFO,
-                                                    &rendering);
-  info.stageCount = 2;
-  info.pStages = stages.data();
-  info.pVertexInputState = &input;
-  info.pInputAssemblyState = &assembly;
-  info.pViewportState = &view;
-  info.pRasterizationState = &raster;
-  info.pMultisampleState = &samples;
-  info.pColorBlendState = &blend;
-  info.layout = layout_;
+  VkPipelineViewportStateCreateInfo view{
+      .sType = VK_STRUCTURE_TYPE_PIPELINE_VIEWPORT_STATE_CREATE_INFO,
+      .viewportCount = 1,
+      .pViewports = &viewport,
+      .scissorCount = 1,
+      .pScissors = &scissor};
+  VkPipelineRasterizationStateCreateInfo raster{
+      .sType = VK_STRUCTURE_TYPE_PIPELINE_RASTERIZATION_STATE_CREATE_INFO, .lineWidth = 1};
+  VkPipelineMultisampleStateCreateInfo samples{
+      .sType = VK_STRUCTURE_TYPE_PIPELINE_MULTISAMPLE_STATE_CREATE_INFO,
+      .rasterizationSamples = VK_SAMPLE_COUNT_1_BIT};
+  VkPipelineColorBlendAttachmentState attachment{
+      .colorWriteMask = VK_COLOR_COMPONENT_R_BIT | VK_COLOR_COMPONENT_G_BIT |
+                        VK_COLOR_COMPONENT_B_BIT | VK_COLOR_COMPONENT_A_BIT};
+  VkPipelineColorBlendStateCreateInfo blend{
+      .sType = VK_STRUCTURE_TYPE_PIPELINE_COLOR_BLEND_STATE_CREATE_INFO,
+      .attachmentCount = 1,
+      .pAttachments = &attachment};
+  VkPipelineRenderingCreateInfo rendering{.sType = VK_STRUCTURE_TYPE_PIPELINE_RENDERING_CREATE_INFO,
+                                          .colorAttachmentCount = 1,
+                                          .pColorAttachmentFormats = &kFormat};
+  VkGraphicsPipelineCreateInfo info{.sType = VK_STRUCTURE_TYPE_GRAPHICS_PIPELINE_CREATE_INFO,
+                                    .pNext = &rendering,
+                                    .stageCount = 2,
+                                    .pStages = stages.data(),
+                                    .pVertexInputState = &input,
+                                    .pInputAssemblyState = &assembly,
+                                    .pViewportState = &view,
+                                    .pRasterizationState = &raster,
+                                    .pMultisampleState = &samples,
+                                    .pColorBlendState = &blend,
+                                    .layout = layout_};
   check(vk_.vkCreateGraphicsPipelines(device_, VK_NULL_HANDLE, 1, &info, nullptr, &pipeline_),
         "vkCreateGraphicsPipelines");
   for (const VkPipelineShaderStageCreateInfo& stage : stages) {
@@ -355,18 +346,17 @@ void Renderer::create_pipeline() {
 }
 
 void Renderer::create_frame() {
-  auto pool = chained<VkCommandPoolCreateInfo>(VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO);
-  pool.queueFamilyIndex = queue_family_;
+  VkCommandPoolCreateInfo pool{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                               .queueFamilyIndex = queue_family_};
   check(vk_.vkCreateCommandPool(device_, &pool, nullptr, &pool_), "vkCreateCommandPool");
-  auto buffer =
-      chained<VkCommandBufferAllocateInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO);
-  buffer.commandPool = pool_;
-  buffer.commandBufferCount = 1;
+  VkCommandBufferAllocateInfo buffer{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                     .commandPool = pool_,
+                                     .commandBufferCount = 1};
   check(vk_.vkAllocateCommandBuffers(device_, &buffer, &commands_), "vkAllocateCommandBuffers");
-  auto type = chained<VkSemaphoreTypeCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO);
-  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
-  const auto semaphore =
-      chained<VkSemaphoreCreateInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO, &type);
+  VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+                                 .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+  const VkSemaphoreCreateInfo semaphore{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
+                                        .pNext = &type};
   check(vk_.vkCreateSemaphore(device_, &semaphore, nullptr, &timeline_), "vkCreateSemaphore");
   vertices_ = create_mapped(kMaxVertices * sizeof(Vertex), VK_BUFFER_USAGE_VERTEX_BUFFER_BIT);
   pixels_ = create_mapped(VkDeviceSize{4} * kWidth * kHeight, VK_BUFFER_USAGE_TRANSFER_DST_BIT);
@@ -374,21 +364,21 @@ void Renderer::create_frame() {
 
 /// Waits for the frame before.
 void Renderer::begin() {
-  auto wait = chained<VkSemaphoreWaitInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO);
-  wait.semaphoreCount = 1;
-  wait.pSemaphores = &timeline_;
-  wait.pValues = &n_submitted_;
+  VkSemaphoreWaitInfo wait{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                           .semaphoreCount = 1,
+                           .pSemaphores = &timeline_,
+                           .pValues = &n_submitted_};
   check(vk_.vkWaitSemaphores(device_, &wait, UINT64_MAX), "vkWaitSemaphores");
   check(vk_.vkResetCommandPool(device_, pool_, 0), "vkResetCommandPool");
-  auto info = chained<VkCommandBufferBeginInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO);
-  info.flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT;
+  VkCommandBufferBeginInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO,
+                                .flags = VK_COMMAND_BUFFER_USAGE_ONE_TIME_SUBMIT_BIT};
   check(vk_.vkBeginCommandBuffer(commands_, &info), "vkBeginCommandBuffer");
 }
 
 void Renderer::end(bool is_shown) {
   check(vk_.vkEndCommandBuffer(commands_), "vkEndCommandBuffer");
-  auto commands = chained<VkCommandBufferSubmitInfo>(VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO);
-  commands.commandBuffer = commands_;
+  VkCommandBufferSubmitInfo commands{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_SUBMIT_INFO,
+                                     .commandBuffer = commands_};
   std::array<VkSemaphoreSubmitInfo, 2> signals{};
   for (VkSemaphoreSubmitInfo& signal : signals) {
     signal.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
@@ -396,26 +386,26 @@ void Renderer::end(bool is_shown) {
   }
   signals[0].semaphore = timeline_;
   signals[0].value = n_submitted_ + 1;
-  auto wait = chained<VkSemaphoreSubmitInfo>(VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO);
-  wait.stageMask = VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
+  VkSemaphoreSubmitInfo wait{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO,
+                             .stageMask = VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT};
   if (is_shown) {
     signals[1].semaphore = swapchain_->drawn();
     wait.semaphore = swapchain_->acquired();
   }
-  auto submit = chained<VkSubmitInfo2>(VK_STRUCTURE_TYPE_SUBMIT_INFO_2);
-  submit.waitSemaphoreInfoCount = is_shown ? 1 : 0;
-  submit.pWaitSemaphoreInfos = &wait;
-  submit.commandBufferInfoCount = 1;
-  submit.pCommandBufferInfos = &commands;
-  submit.signalSemaphoreInfoCount = is_shown ? 2 : 1;
-  submit.pSignalSemaphoreInfos = signals.data();
+  VkSubmitInfo2 submit{.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2,
+                       .waitSemaphoreInfoCount = is_shown ? 1u : 0u,
+                       .pWaitSemaphoreInfos = &wait,
+                       .commandBufferInfoCount = 1,
+                       .pCommandBufferInfos = &commands,
+                       .signalSemaphoreInfoCount = is_shown ? 2u : 1u,
+                       .pSignalSemaphoreInfos = signals.data()};
   check(vk_.vkQueueSubmit2(queue_, 1, &submit, VK_NULL_HANDLE), "vkQueueSubmit2");
   ++n_submitted_;
   if (is_shown) swapchain_->present(queue_);
 }
 
 void Renderer::transition(VkImageLayout from, VkImageLayout to) {
-  auto barrier = chained<VkImageMemoryBarrier2>(VK_STRUCTURE_TYPE_IMAGE_MEMORY_BARRIER_2);
+  VkImageMemoryBarrier2 barrier{.sType = VK_STRUCTURE_TYPE_IMAGE_MEMORY_BARRIER_2};
   barrier.srcStageMask = barrier.dstStageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
   barrier.srcAccessMask = VK_ACCESS_2_MEMORY_WRITE_BIT;
   barrier.dstAccessMask = VK_ACCESS_2_MEMORY_READ_BIT | VK_ACCESS_2_MEMORY_WRITE_BIT;
@@ -424,9 +414,9 @@ void Renderer::transition(VkImageLayout from, VkImageLayout to) {
   barrier.srcQueueFamilyIndex = barrier.dstQueueFamilyIndex = VK_QUEUE_FAMILY_IGNORED;
   barrier.image = image_;
   barrier.subresourceRange = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, 1};
-  auto info = chained<VkDependencyInfo>(VK_STRUCTURE_TYPE_DEPENDENCY_INFO);
-  info.imageMemoryBarrierCount = 1;
-  info.pImageMemoryBarriers = &barrier;
+  VkDependencyInfo info{.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO,
+                        .imageMemoryBarrierCount = 1,
+                        .pImageMemoryBarriers = &barrier};
   vk_.vkCmdPipelineBarrier2(commands_, &info);
 }
 
@@ -435,17 +425,17 @@ void Renderer::draw(const std::vector<Vertex>& vertices) {
   const size_t n = std::min(vertices.size(), kMaxVertices);
   std::memcpy(vertices_.data, vertices.data(), n * sizeof(Vertex));
   transition(VK_IMAGE_LAYOUT_UNDEFINED, VK_IMAGE_LAYOUT_COLOR_ATTACHMENT_OPTIMAL);
-  auto attachment = chained<VkRenderingAttachmentInfo>(VK_STRUCTURE_TYPE_RENDERING_ATTACHMENT_INFO);
-  attachment.imageView = view_;
-  attachment.imageLayout = VK_IMAGE_LAYOUT_COLOR_ATTACHMENT_OPTIMAL;
-  attachment.loadOp = VK_ATTACHMENT_LOAD_OP_CLEAR;
-  attachment.storeOp = VK_ATTACHMENT_STORE_OP_STORE;
+  VkRenderingAttachmentInfo attachment{.sType = VK_STRUCTURE_TYPE_RENDERING_ATTACHMENT_INFO,
+                                       .imageView = view_,
+                                       .imageLayout = VK_IMAGE_LAYOUT_COLOR_ATTACHMENT_OPTIMAL,
+                                       .loadOp = VK_ATTACHMENT_LOAD_OP_CLEAR,
+                                       .storeOp = VK_ATTACHMENT_STORE_OP_STORE};
   attachment.clearValue.color = {{0.09f, 0.11f, 0.16f, 1}};
-  auto rendering = chained<VkRenderingInfo>(VK_STRUCTURE_TYPE_RENDERING_INFO);
-  rendering.renderArea = {{0, 0}, {kWidth, kHeight}};
-  rendering.layerCount = 1;
-  rendering.colorAttachmentCount = 1;
-  rendering.pColorAttachments = &attachment;
+  VkRenderingInfo rendering{.sType = VK_STRUCTURE_TYPE_RENDERING_INFO,
+                            .renderArea = {{0, 0}, {kWidth, kHeight}},
+                            .layerCount = 1,
+                            .colorAttachmentCount = 1,
+                            .pColorAttachments = &attachment};
   vk_.vkCmdBeginRendering(commands_, &rendering);
   vk_.vkCmdBindPipeline(commands_, VK_PIPELINE_BIND_POINT_GRAPHICS, pipeline_);
   const VkDeviceSize zero = 0;
@@ -464,21 +454,20 @@ void Renderer::draw(const std::vector<Vertex>& vertices) {
 void Renderer::save(const std::string& path) {
   begin();
   transition(VK_IMAGE_LAYOUT_COLOR_ATTACHMENT_OPTIMAL, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL);
-  VkBufferImageCopy copy{};
-  copy.imageSubresource = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 0, 1};
-  copy.imageExtent = {kWidth, kHeight, 1};
+  VkBufferImageCopy copy{.imageSubresource = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 0, 1},
+                         .imageExtent = {kWidth, kHeight, 1}};
   vk_.vkCmdCopyImageToBuffer(commands_, image_, VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL,
                              pixels_.buffer, 1, &copy);
   transition(VK_IMAGE_LAYOUT_TRANSFER_SRC_OPTIMAL, VK_IMAGE_LAYOUT_COLOR_ATTACHMENT_OPTIMAL);
   // For the host to read.
-  auto barrier = chained<VkMemoryBarrier2>(VK_STRUCTURE_TYPE_MEMORY_BARRIER_2);
-  barrier.srcStageMask = VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
-  barrier.srcAccessMask = VK_ACCESS_2_TRANSFER_WRITE_BIT;
-  barrier.dstStageMask = VK_PIPELINE_STAGE_2_HOST_BIT;
-  barrier.dstAccessMask = VK_ACCESS_2_HOST_READ_BIT;
-  auto info = chained<VkDependencyInfo>(VK_STRUCTURE_TYPE_DEPENDENCY_INFO);
-  info.memoryBarrierCount = 1;
-  info.pMemoryBarriers = &barrier;
+  VkMemoryBarrier2 barrier{.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2,
+                           .srcStageMask = VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT,
+                           .srcAccessMask = VK_ACCESS_2_TRANSFER_WRITE_BIT,
+                           .dstStageMask = VK_PIPELINE_STAGE_2_HOST_BIT,
+                           .dstAccessMask = VK_ACCESS_2_HOST_READ_BIT};
+  VkDependencyInfo info{.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO,
+                        .memoryBarrierCount = 1,
+                        .pMemoryBarriers = &barrier};
   vk_.vkCmdPipelineBarrier2(commands_, &info);
   end(false);
   vk_.vkDeviceWaitIdle(device_);

@@ -46,7 +46,7 @@ VkSurfaceFormatKHR Swapchain::choose_format() const {
   const auto is_plain = [](const VkSurfaceFormatKHR& format) {
     return format.format == VK_FORMAT_B8G8R8A8_UNORM || format.format == VK_FORMAT_R8G8B8A8_UNORM;
   };
-  const auto plain = std::find_if(formats.begin(), formats.end(), is_plain);
+  const auto plain = std::ranges::find_if(formats, is_plain);
   return plain != formats.end() ? *plain : formats[0];
 }
 
@@ -60,10 +60,9 @@ void Swapchain::create() {
   if (can.currentExtent.width != UINT32_MAX) size_ = can.currentExtent;
   const VkSurfaceFormatKHR format = choose_format();
 
-  VkSwapchainCreateInfoKHR info{};
-  info.sType = VK_STRUCTURE_TYPE_SWAPCHAIN_CREATE_INFO_KHR;
-  info.surface = surface_;
-  info.minImageCount = can.minImageCount + 1;
+  VkSwapchainCreateInfoKHR info{.sType = VK_STRUCTURE_TYPE_SWAPCHAIN_CREATE_INFO_KHR,
+                                .surface = surface_,
+                                .minImageCount = can.minImageCount + 1};
   if (can.maxImageCount > 0) info.minImageCount = std::min(info.minImageCount, can.maxImageCount);
   info.imageFormat = format.format;
   info.imageColorSpace = format.colorSpace;
@@ -80,8 +79,7 @@ void Swapchain::create() {
   images_.resize(n_images);
   check(vk_.vkGetSwapchainImagesKHR(device_, swapchain_, &n_images, images_.data()), "images");
 
-  VkSemaphoreCreateInfo semaphore{};
-  semaphore.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
+  VkSemaphoreCreateInfo semaphore{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO};
   check(vk_.vkCreateSemaphore(device_, &semaphore, nullptr, &acquired_), "vkCreateSemaphore");
   drawn_.assign(n_images, VK_NULL_HANDLE);
   for (VkSemaphore& drawn : drawn_) {
@@ -111,18 +109,16 @@ bool Swapchain::acquire() {
 }
 
 void Swapchain::record(VkCommandBuffer commands, VkImage source) const {
-  VkImageMemoryBarrier2 barrier{};
-  barrier.sType = VK_STRUCTURE_TYPE_IMAGE_MEMORY_BARRIER_2;
+  VkImageMemoryBarrier2 barrier{.sType = VK_STRUCTURE_TYPE_IMAGE_MEMORY_BARRIER_2};
   barrier.srcStageMask = barrier.dstStageMask = VK_PIPELINE_STAGE_2_ALL_TRANSFER_BIT;
   barrier.dstAccessMask = VK_ACCESS_2_TRANSFER_WRITE_BIT;
   barrier.newLayout = VK_IMAGE_LAYOUT_TRANSFER_DST_OPTIMAL;
   barrier.srcQueueFamilyIndex = barrier.dstQueueFamilyIndex = VK_QUEUE_FAMILY_IGNORED;
   barrier.image = images_[index_];
   barrier.subresourceRange = {VK_IMAGE_ASPECT_COLOR_BIT, 0, 1, 0, 1};
-  VkDependencyInfo dependency{};
-  dependency.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO;
-  dependency.imageMemoryBarrierCount = 1;
-  dependency.pImageMemoryBarriers = &barrier;
+  VkDependencyInfo dependency{.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO,
+                              .imageMemoryBarrierCount = 1,
+                              .pImageMemoryBarriers = &barrier};
   vk_.vkCmdPipelineBarrier2(commands, &dependency);
 
   VkImageBlit region{};
@@ -140,13 +136,12 @@ void Swapchain::record(VkCommandBuffer commands, VkImage source) const {
 }
 
 void Swapchain::present(VkQueue queue) {
-  VkPresentInfoKHR info{};
-  info.sType = VK_STRUCTURE_TYPE_PRESENT_INFO_KHR;
-  info.waitSemaphoreCount = 1;
-  info.pWaitSemaphores = &drawn_[index_];
-  info.swapchainCount = 1;
-  info.pSwapchains = &swapchain_;
-  info.pImageIndices = &index_;
+  VkPresentInfoKHR info{.sType = VK_STRUCTURE_TYPE_PRESENT_INFO_KHR,
+                        .waitSemaphoreCount = 1,
+                        .pWaitSemaphores = &drawn_[index_],
+                        .swapchainCount = 1,
+                        .pSwapchains = &swapchain_,
+                        .pImageIndices = &index_};
   const VkResult result = vk_.vkQueuePresentKHR(queue, &info);
   is_stale_ = is_stale_ || result == VK_ERROR_OUT_OF_DATE_KHR || result == VK_SUBOPTIMAL_KHR;
   if (!is_stale_) check(result, "vkQueuePresentKHR");

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <string>
 
+#include "base/ascii.hpp"
 #include "base/file.hpp"
 
 namespace pumice {
@@ -37,10 +37,7 @@ FileInfo info_of(const struct stat& status) {
 int own_descriptor(const fs::path& path) {
   const std::string folder = "/proc/" + std::to_string(::getpid()) + "/fd";
   if (path.parent_path() != folder) return -1;
-  const std::string name = path.filename().native();
-  int number = -1;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-  return error == std::errc() && end == name.data() + name.size() ? number : -1;
+  return parse_whole<int>(path.filename().native()).value_or(-1);
 }
 
 int open_in_place(const fs::path& path) {

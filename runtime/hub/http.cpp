@@ -4,12 +4,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <system_error>
 #include <utility>
 #include <vector>
 
+#include "base/ascii.hpp"
 #include "base/dynamic_library.hpp"
 #include "base/printable.hpp"
 #include "base/process.hpp"
@@ -54,26 +54,11 @@ bool load_all(const DynamicLibrary& library, Functions& f) {
          load(library, "curl_slist_free_all", f.slist_free_all);
 }
 
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return result;
-}
-
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t first = text.find_first_not_of(kSpace);
   if (first == text.npos) return {};
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
-}
-
-std::optional<uint64_t> number_in(std::string_view text) {
-  uint64_t number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
 }
 
 /// "https://host:port" of a URL, with the port that its scheme implies; empty for other URLs.
@@ -82,7 +67,7 @@ std::optional<uint64_t> number_in(std::string_view text) {
 std::string origin_of(std::string_view url) {
   const size_t scheme_end = url.find("://");
   if (scheme_end == url.npos) return {};
-  const std::string scheme = lower(url.substr(0, scheme_end));
+  const std::string scheme = lower_case(url.substr(0, scheme_end));
   if (scheme != "http" && scheme != "https") return {};
   const std::string_view behind_scheme = url.substr(scheme_end + 3);
   const std::string_view host = behind_scheme.substr(0, behind_scheme.find_first_of("/?#"));
@@ -92,7 +77,7 @@ std::string origin_of(std::string_view url) {
   const size_t colon = host.rfind(':');
   const bool has_port = colon != host.npos && host.find(']', colon) == host.npos;
   const std::string implied = scheme == "https" ? ":443" : ":80";
-  return fmt::format("{}://{}{}", scheme, lower(host), has_port ? "" : implied);
+  return fmt::format("{}://{}{}", scheme, lower_case(host), has_port ? "" : implied);
 }
 
 /// What one transfer leaves, filled by libcurl's callbacks.
@@ -119,19 +104,20 @@ struct Transfer {
       response.linked_etag = std::move(linked_etag);
       const size_t space = line.find(' ');
       const std::string_view code = space == line.npos ? "" : line.substr(space + 1, 3);
-      response.status = static_cast<int>(number_in(code).value_or(0));
+      response.status = static_cast<int>(parse_whole<uint64_t>(code).value_or(0));
       return;
     }
     const size_t colon = line.find(':');
     if (colon == line.npos || line.size() > kMaxHeaderBytes) return;
-    const std::string name = lower(line.substr(0, colon));
+    const std::string name = lower_case(line.substr(0, colon));
     const std::string_view value = trimmed(line.substr(colon + 1));
-    if (name == "content-length") response.content_length = number_in(value);
+    if (name == "content-length") response.content_length = parse_whole<uint64_t>(value);
     if (name == "content-range") response.content_range = value;
     if (name == "etag") response.etag = value;
     if (name == "x-linked-etag") response.linked_etag = value;
     if (name == "retry-after") {
-      const std::optional<uint64_t> seconds = number_in(value);  // dates are not used by hubs
+      const std::optional<uint64_t> seconds =
+          parse_whole<uint64_t>(value);  // dates are not used by hubs
       if (seconds) response.retry_after_s = static_cast<double>(*seconds);
     }
   }

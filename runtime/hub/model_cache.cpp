@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "base/ascii.hpp"
 #include "base/file_error.hpp"
 #include "base/json.hpp"
 #include "base/output_file.hpp"
@@ -39,13 +40,7 @@ Status write_notes(const fs::path& folder, const Json& notes) {
   return write_cache_file(folder / kNotes, notes.dump(1) + "\n");
 }
 
-std::string note_key(const ModelName& name) {
-  std::string key = name.tag;
-  for (char& c : key) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return key;
-}
+std::string note_key(const ModelName& name) { return lower_case(name.tag); }
 
 /// Of a regular file, reached without links; nothing else counts.
 std::optional<FileInfo> info_of(const fs::path& path) {

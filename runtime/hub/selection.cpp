@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "base/ascii.hpp"
 #include "base/printable.hpp"
 
 namespace pumice {
@@ -16,22 +17,6 @@ constexpr std::string_view kPreferred[] = {"Q4_K_M", "Q8_0"};
 constexpr size_t kMostNamesInErrors = 12;
 constexpr size_t kSplitDigits = 5;
 constexpr size_t kSplitBytes = 1 + kSplitDigits + 4 + kSplitDigits;  // "-00001-of-00003"
-
-std::string lower(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return result;
-}
-
-std::string upper(std::string_view text) {
-  std::string result(text);
-  for (char& c : result) {
-    if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
-  }
-  return result;
-}
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -62,7 +47,7 @@ bool is_quant(std::string_view word) {
 
 /// The quant in a name such as "Llama-3-UD-Q4_K_XL" or "model_q8_0".
 std::string quant_of(std::string_view label) {
-  const std::string name = upper(file_name(label));
+  const std::string name = upper_case(file_name(label));
   for (size_t end = name.size(); end > 0;) {
     const size_t before = name.find_last_of("-.", end - 1);
     const size_t begin = before == name.npos ? 0 : before + 1;
@@ -97,7 +82,7 @@ bool has_word(std::string_view label, std::string_view word, bool only_at_end) {
 
 bool names_file(const ModelFiles& model, const std::string& file) {
   return std::ranges::any_of(model.files, [&](const RemoteFile& remote) {
-    const std::string path = lower(remote.path);
+    const std::string path = lower_case(remote.path);
     return path == file || file_name(path) == file;
   });
 }
@@ -105,8 +90,8 @@ bool names_file(const ModelFiles& model, const std::string& file) {
 /// How well a model answers to a tag in lower case: 0 not at all, more is better.
 int match(const ModelFiles& model, const std::string& tag) {
   if (tag.ends_with(kSuffix)) return names_file(model, tag) ? 1 : 0;
-  const std::string label = lower(model.label);
-  if (lower(model.quant) == tag) return 3;
+  const std::string label = lower_case(model.label);
+  if (lower_case(model.quant) == tag) return 3;
   if (has_word(label, tag, true)) return 2;
   return has_word(label, tag, false) ? 1 : 0;
 }
@@ -115,7 +100,7 @@ std::vector<const ModelFiles*> best_matches(std::span<const ModelFiles> models,
                                             std::string_view tag) {
   std::vector<const ModelFiles*> best;
   int best_match = 1;
-  const std::string wanted = lower(tag);
+  const std::string wanted = lower_case(tag);
   for (const ModelFiles& model : models) {
     const int found = match(model, wanted);
     if (found > best_match) best.clear();
@@ -160,7 +145,7 @@ std::vector<ModelFiles> all_models_of(std::span<const RemoteFile> files) {
   };
   std::map<std::pair<std::string, unsigned>, Parts> found;
   for (const RemoteFile& file : files) {
-    const std::string name = lower(file_name(file.path));
+    const std::string name = lower_case(file_name(file.path));
     const bool is_model = name.ends_with(kSuffix) && name.find("mmproj") == name.npos &&
                           name.find("imatrix") == name.npos;
     if (!is_model || !is_safe_path(file.path)) continue;

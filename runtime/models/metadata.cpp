@@ -25,12 +25,15 @@ constexpr std::string_view kShortFactors = "rope_factors_short.weight";
 
 }  // namespace
 
-Result<uint32_t> Metadata::count(std::string_view key, uint32_t limit) const {
+Result<uint32_t> Metadata::in_range(std::string_view key, uint64_t value, uint32_t least,
+                                    uint32_t most) const {
+  if (value >= least && value <= most) return static_cast<uint32_t>(value);
+  return make_error(ErrorCode::kBadFile, "{}: {} is not in {}..{}", full(key), value, least, most);
+}
+
+Result<uint32_t> Metadata::read_count(std::string_view key, uint32_t limit) const {
   PUMICE_TRY(const uint64_t value, get<uint64_t>(key));
-  if (value == 0 || value > limit) {
-    return make_error(ErrorCode::kBadFile, "{}: {} is not in 1..{}", full(key), value, limit);
-  }
-  return static_cast<uint32_t>(value);
+  return in_range(key, value, 1, limit);
 }
 
 Result<std::vector<uint32_t>> Metadata::read_layer_counts(std::string_view key, uint32_t n_layers,
@@ -41,9 +44,8 @@ Result<std::vector<uint32_t>> Metadata::read_layer_counts(std::string_view key, 
                       n_layers);
   }
   for (const uint32_t value : counts) {
-    const bool is_none = value == 0 && layers != Layers::kSomeHaveNone;
-    if (is_none || value > kMaxWidth) {
-      return make_error(ErrorCode::kBadFile, "{}: {} is not in 1..{}", full(key), value, kMaxWidth);
+    if (value != 0 || layers != Layers::kSomeHaveNone) {
+      PUMICE_TRY_STATUS(in_range(key, value, 1, kMaxWidth));
     }
   }
   return counts.size() == n_layers ? counts : std::vector<uint32_t>(n_layers, counts[0]);
@@ -51,13 +53,9 @@ Result<std::vector<uint32_t>> Metadata::read_layer_counts(std::string_view key, 
 
 Result<uint32_t> Metadata::largest_count(std::string_view key, uint32_t limit,
                                          Layers layers) const {
-  PUMICE_TRY(const uint32_t n_layers, count("block_count", kMaxLayers));
+  PUMICE_TRY(const uint32_t n_layers, read_count("block_count", kMaxLayers));
   PUMICE_TRY(const std::vector<uint32_t> counts, read_layer_counts(key, n_layers, layers));
-  const uint32_t largest = *std::ranges::max_element(counts);
-  if (largest == 0 || largest > limit) {
-    return make_error(ErrorCode::kBadFile, "{}: {} is not in 1..{}", full(key), largest, limit);
-  }
-  return largest;
+  return in_range(key, *std::ranges::max_element(counts), 1, limit);
 }
 
 Result<std::vector<bool>> Metadata::read_layer_flags(std::string_view key,
@@ -93,11 +91,7 @@ Result<uint32_t> Metadata::read_head_dim(std::string_view key, uint32_t fallback
 
 Result<uint32_t> Metadata::read_taps(std::string_view key) const {
   PUMICE_TRY(const uint64_t value, get<uint64_t>(key));
-  if (value < 2 || value > ops::CausalConv::kMostTaps) {
-    return make_error(ErrorCode::kBadFile, "{}: {} is not in 2..{}", full(key), value,
-                      ops::CausalConv::kMostTaps);
-  }
-  return static_cast<uint32_t>(value);
+  return in_range(key, value, 2, ops::CausalConv::kMostTaps);
 }
 
 Status Metadata::expect_kv_heads(uint32_t n_kv_heads, const ModelDimensions& dimensions,
@@ -122,17 +116,17 @@ Result<ScalarSource> Metadata::read_scalar(std::string_view tensor) const {
 
 Result<ModelDimensions> Metadata::read_widths(Layers layers) const {
   const auto of_layers = [&](std::string_view key, uint32_t limit) {
-    return layers == Layers::kAlike ? count(key, limit) : largest_count(key, limit, layers);
+    return layers == Layers::kAlike ? read_count(key, limit) : largest_count(key, limit, layers);
   };
   ModelDimensions config;
   config.architecture = prefix_;
   PUMICE_TRY(const std::string_view name, file_.get_or<std::string_view>("general.name", ""));
   config.name = name;
-  PUMICE_TRY(config.n_layers, count("block_count", kMaxLayers));
-  PUMICE_TRY(config.n_embd, count("embedding_length", kMaxWidth));
+  PUMICE_TRY(config.n_layers, read_count("block_count", kMaxLayers));
+  PUMICE_TRY(config.n_embd, read_count("embedding_length", kMaxWidth));
   PUMICE_TRY(config.n_ff, of_layers("feed_forward_length", kMaxWidth));
   PUMICE_TRY(config.n_heads, of_layers("attention.head_count", kMaxHeads));
-  PUMICE_TRY(config.context_length, count("context_length", kMaxContext));
+  PUMICE_TRY(config.context_length, read_count("context_length", kMaxContext));
   config.n_kv_heads = config.n_heads;
   if (has("attention.head_count_kv")) {
     PUMICE_TRY(config.n_kv_heads, of_layers("attention.head_count_kv", kMaxHeads));
@@ -157,7 +151,7 @@ Result<ModelDimensions> Metadata::read_dimensions(Layers layers, Values values) 
   PUMICE_TRY(ModelDimensions config, read_widths(layers));
   config.head_dim = config.n_embd / config.n_heads;
   if (has("attention.key_length")) {
-    PUMICE_TRY(config.head_dim, count("attention.key_length", kMaxHeadDim));
+    PUMICE_TRY(config.head_dim, read_count("attention.key_length", kMaxHeadDim));
   }
   if (config.head_dim == 0 || config.head_dim % 8 != 0 || config.head_dim > kMaxHeadDim) {
     return make_error(ErrorCode::kBadFile, "{}: head_dim {} is not a multiple of 8 up to {}",
@@ -181,7 +175,7 @@ Result<ModelDimensions> Metadata::read_latent_dimensions(LatentSource& latent,
                                                          Layers layers) const {
   PUMICE_TRY(ModelDimensions config, read_widths(layers));
   const auto heads_of_eights = [&](std::string_view key, uint32_t limit) -> Result<uint32_t> {
-    PUMICE_TRY(const uint32_t value, count(key, limit));
+    PUMICE_TRY(const uint32_t value, read_count(key, limit));
     if (value % 8 == 0) return value;
     return make_error(ErrorCode::kBadFile, "{}: {} is not a multiple of 8", full(key), value);
   };
@@ -231,7 +225,7 @@ Result<ExpertSource> Metadata::read_experts(const ModelDimensions& dimensions, c
   experts.n_used = static_cast<uint32_t>(n_used);
   experts.n_ff = dimensions.n_ff;
   if (has("expert_feed_forward_length")) {
-    PUMICE_TRY(experts.n_ff, count("expert_feed_forward_length", kMaxWidth));
+    PUMICE_TRY(experts.n_ff, read_count("expert_feed_forward_length", kMaxWidth));
   }
   if (shared != SharedExperts::kNone) PUMICE_TRY_STATUS(read_shared(experts, shared));
   PUMICE_TRY_STATUS(read_router(experts));
@@ -360,7 +354,7 @@ Status Metadata::expect_not_causal() const {
 }
 
 Result<uint32_t> Metadata::read_window(uint32_t fallback) const {
-  return has("attention.sliding_window") ? count("attention.sliding_window", kMaxContext)
+  return has("attention.sliding_window") ? read_count("attention.sliding_window", kMaxContext)
                                          : fallback;
 }
 
@@ -398,13 +392,9 @@ Result<std::vector<double>> Metadata::read_layer_numbers(std::string_view key, u
 }
 
 Result<uint32_t> Metadata::original_context(const ModelDimensions& dimensions) const {
-  PUMICE_TRY(const uint64_t original,
-             get_or<uint64_t>("rope.scaling.original_context_length", dimensions.context_length));
-  if (original == 0 || original > kMaxContext) {
-    return make_error(ErrorCode::kBadFile, "{}: {} is not in 1..{}",
-                      full("rope.scaling.original_context_length"), original, kMaxContext);
-  }
-  return static_cast<uint32_t>(original);
+  constexpr std::string_view kKey = "rope.scaling.original_context_length";
+  PUMICE_TRY(const uint64_t original, get_or<uint64_t>(kKey, dimensions.context_length));
+  return in_range(kKey, original, 1, kMaxContext);
 }
 
 Result<std::vector<float>> Metadata::read_divisors(std::string_view tensor,
@@ -447,8 +437,7 @@ Result<RopeSource> Metadata::read_rope(const ModelDimensions& config) const {
                       full("rope.freq_base"), base, factor);
   }
   rope.factor = factor;
-  PUMICE_TRY(const float attention, get_or<float>("rope.scaling.attn_factor", 1.0f));
-  rope.attn_factor = attention;
+  PUMICE_TRY(rope.attn_factor, get_or<float>("rope.scaling.attn_factor", 1.0f));
   const bool long_rope = type == "longrope" || (type.empty() && has_tensor(kLongFactors));
   if (long_rope) {
     PUMICE_TRY(rope.original_context, original_context(config));
@@ -461,12 +450,9 @@ Result<RopeSource> Metadata::read_rope(const ModelDimensions& config) const {
   } else if (type == "yarn") {
     rope.scaling = ops::RopeScaling::kYarn;
     PUMICE_TRY(rope.original_context, original_context(config));
-    PUMICE_TRY(const float ext, get_or<float>("rope.scaling.yarn_ext_factor", 1.0f));
-    PUMICE_TRY(const float fast, get_or<float>("rope.scaling.yarn_beta_fast", 32.0f));
-    PUMICE_TRY(const float slow, get_or<float>("rope.scaling.yarn_beta_slow", 1.0f));
-    rope.ext_factor = ext;
-    rope.beta_fast = fast;
-    rope.beta_slow = slow;
+    PUMICE_TRY(rope.ext_factor, get_or<float>("rope.scaling.yarn_ext_factor", 1.0f));
+    PUMICE_TRY(rope.beta_fast, get_or<float>("rope.scaling.yarn_beta_fast", 32.0f));
+    PUMICE_TRY(rope.beta_slow, get_or<float>("rope.scaling.yarn_beta_slow", 1.0f));
   } else {
     return make_error(ErrorCode::kBadFile,
                       "{}: '{}' is not supported (none, linear, yarn, longrope)",

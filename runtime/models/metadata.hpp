@@ -164,9 +164,7 @@ class Metadata {
   /// A size of heads: a multiple of 8 that kernels compute.
   Result<uint32_t> read_head_dim(std::string_view key, uint32_t fallback) const;
   /// A positive count of at most `limit`.
-  Result<uint32_t> read_count(std::string_view key, uint32_t limit = 1u << 20) const {
-    return count(key, limit);
-  }
+  Result<uint32_t> read_count(std::string_view key, uint32_t limit = 1u << 20) const;
   /// Taps of a causal convolution: more than one, and no more than its kernel has.
   Result<uint32_t> read_taps(std::string_view key) const;
   /// Errors (kBadFile): a layer has another number of kv heads than the largest, or none.
@@ -219,8 +217,9 @@ class Metadata {
     return full(key);
   }
   const GgufValue* find(std::string_view key) const { return file_.find(asking(key)); }
-  /// A positive count of at most `limit`.
-  Result<uint32_t> count(std::string_view key, uint32_t limit) const;
+  /// A key's value as it is, if it is in its range.
+  Result<uint32_t> in_range(std::string_view key, uint64_t value, uint32_t least,
+                            uint32_t most) const;
   Result<uint32_t> largest_count(std::string_view key, uint32_t limit, Layers layers) const;
   Result<uint32_t> original_context(const ModelDimensions& dimensions) const;
   /// Divisors of the rotary frequencies, [dims / 2]; their tensor is added to the rope's.

@@ -204,15 +204,7 @@ ValueId ProgramBuilder::rope(ValueId x, const Rotation& rotation) {
                    width(x));
 }
 
-ValueId ProgramBuilder::append(uint32_t state_group, ValueId k, ValueId v) {
-  return add_append(state_group, k, v);
-}
-
-ValueId ProgramBuilder::append(uint32_t state_group, ValueId k) {
-  return add_append(state_group, k, {});
-}
-
-ValueId ProgramBuilder::add_append(uint32_t state_group, ValueId k, std::optional<ValueId> v) {
+ValueId ProgramBuilder::append(uint32_t state_group, ValueId k, std::optional<ValueId> v) {
   StateGroup& group = program_.state_groups.at(state_group);
   PUMICE_CHECK(!group.recurrent, "keys and values in a recurrent group");
   expect(v.has_value() == (group.latent_dim == 0), "{}append: state group {} keeps {}", prefix_,
@@ -343,14 +335,6 @@ ValueId ProgramBuilder::recurrence(ValueId q, ValueId k, ValueId v, ValueId step
 
 ValueId ProgramBuilder::activation(ValueId x, ActivationKind kind) {
   return each(op::Activation{.x = x, .kind = kind});
-}
-
-ValueId ProgramBuilder::xielu(ValueId x, const Xielu& constants) {
-  return each(op::Xielu{.x = x,
-                        .alpha_p = constants.alpha_p,
-                        .alpha_n = constants.alpha_n,
-                        .beta = constants.beta,
-                        .eps = constants.eps});
 }
 
 ValueId ProgramBuilder::mul(ValueId a, ValueId b) {

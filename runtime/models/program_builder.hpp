@@ -96,12 +96,6 @@ class ProgramBuilder {
     bool transposed = false;  ///< x W rather than x Wᵀ
     bool is_flat = false;     ///< the tensor is one matrix of all heads' rows
   };
-  struct Xielu {
-    float alpha_p;
-    float alpha_n;
-    float beta;
-    float eps;
-  };
   /// Of one matrix an expert.
   struct ExpertDims {
     uint32_t n_cols;
@@ -174,9 +168,8 @@ class ProgramBuilder {
   /// A layer norm of each head by itself, with weights [head_dim, heads] and no bias.
   ValueId head_layer_norm(ValueId x, std::string_view stem, uint32_t head_dim, float eps);
   ValueId rope(ValueId x, const Rotation& rotation);
-  ValueId append(uint32_t state_group, ValueId k, ValueId v);
-  /// Of a latent group.
-  ValueId append(uint32_t state_group, ValueId k);
+  /// Of a latent group there are no values.
+  ValueId append(uint32_t state_group, ValueId k, std::optional<ValueId> v = {});
   ValueId attention(ValueId q, ValueId kv, const AttentionOptions& options);
   /// As op::HeadLinear.
   ValueId head_linear(ValueId x, std::string_view stem, const HeadMatrices& matrices);
@@ -196,7 +189,6 @@ class ProgramBuilder {
   ValueId gelu(ValueId x) { return activation(x, ActivationKind::kGelu); }
   ValueId gelu_tanh(ValueId x) { return activation(x, ActivationKind::kGeluTanh); }
   ValueId sigmoid(ValueId x) { return activation(x, ActivationKind::kSigmoid); }
-  ValueId xielu(ValueId x, const Xielu& constants);
   /// b may be narrower: each of its numbers then is a factor of as many consecutive ones of a.
   ValueId mul(ValueId a, ValueId b);
   ValueId add(ValueId a, ValueId b);
@@ -269,7 +261,6 @@ class ProgramBuilder {
   ValueId normed_heads(ValueId x, std::string_view stem, uint32_t head_dim,
                        const SelfAttention& options);
   ValueId latent_queries(ValueId x, const LatentAttention& options);
-  ValueId add_append(uint32_t state_group, ValueId k, std::optional<ValueId> v);
   ValueId activation(ValueId x, ActivationKind kind);
   uint32_t take_slot(uint32_t recurrent_group, uint64_t n_floats);
   ValueId clamp(ValueId x, double limit, bool both_sides);

@@ -1,17 +1,15 @@
 #include "models/synthetic.hpp"
 
 #include <algorithm>
-#include <cctype>
 
+#include "base/ascii.hpp"
 #include "base/printable.hpp"
 #include "models/synthetic_metadata.hpp"
 #include "models/synthetic_vocabulary.hpp"
 
 namespace pumice {
 Result<const WeightType*> parse_weight_type(std::string_view name) {
-  std::string upper(name);
-  std::ranges::transform(upper, upper.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  const std::string upper = upper_case(name);
   std::string known;
   for (const WeightType& type : weight_types()) {
     if (!type.has_codec()) continue;

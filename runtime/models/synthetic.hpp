@@ -53,7 +53,8 @@ struct SyntheticShape {
   /// out, with spaces between them. "key=value": of the architecture, or with @ before it of none;
   /// true, false, a count, a number (with a point or an exponent) or a text; several with commas are
   /// a list by layer, which begins again where there are more layers. "+tensor" or "+tensor:AxB",
-  /// where its page reads dimensions of it; {} stands for each layer.
+  /// where its page reads dimensions of it; {} stands for each layer. "experts" and other names of
+  /// groups stand for what architectures have in common (synthetic_metadata.cpp).
   std::string_view extras = {};
 
   uint32_t heads_of() const { return head_dim != 0 ? head_dim : n_embd / n_heads; }

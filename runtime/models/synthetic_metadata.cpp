@@ -1,37 +1,41 @@
 #include "models/synthetic_metadata.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
+#include <type_traits>
 
+#include "base/ascii.hpp"
 #include "base/check.hpp"
 
 namespace pumice {
 namespace {
 
+/// Words of SyntheticShape::extras for several others each.
+constexpr std::pair<std::string_view, std::string_view> kGroups[] = {
+    {"delta_net",
+     "ssm.conv_kernel=4 ssm.inner_size=128 ssm.state_size=32 ssm.time_step_rank=4 "
+     "ssm.group_count=2 rope.dimension_count=32"},
+    {"mamba2",
+     "ssm.inner_size=256 ssm.time_step_rank=4 ssm.group_count=2 ssm.state_size=16 "
+     "ssm.conv_kernel=4"},
+    {"latents",
+     "attention.kv_lora_rank=64 attention.key_length_mla=64 attention.value_length_mla=32 "
+     "rope.dimension_count=16"},
+    {"yarn",
+     "rope.scaling.type=yarn rope.scaling.factor=4.0 rope.scaling.original_context_length=512"},
+    {"temperature", "attention.temperature_scale=0.1 attention.temperature_length=4"},
+    {"scales", "embedding_scale=12.0 residual_scale=0.25 logit_scale=8.0 attention.scale=0.0625"},
+    {"experts", "expert_count=4 expert_used_count=2 expert_feed_forward_length=128"},
+    {"one_dense", "expert_shared_count=1 leading_dense_block_count=1"},
+    {"layer_norm", "attention.layer_norm_epsilon=1e-5"},
+    {"window", "attention.sliding_window=8"},
+};
+
 std::vector<std::string> parts_of(std::string_view text, char separator) {
   std::vector<std::string> parts;
-  while (true) {
-    const size_t end = text.find(separator);
-    parts.emplace_back(text.substr(0, end));
-    if (end == std::string_view::npos) return parts;
-    text.remove_prefix(end + 1);
-  }
-}
-
-std::optional<uint32_t> as_count(const std::string& text) {
-  uint32_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, value);
-  return read.ec == std::errc() && read.ptr == end ? std::optional(value) : std::nullopt;
-}
-
-std::optional<float> as_number(const std::string& text) {
-  float value = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, value);
-  return read.ec == std::errc() && read.ptr == end ? std::optional(value) : std::nullopt;
+  while (!text.empty()) parts.emplace_back(take_part(text, separator));
+  return parts;
 }
 
 template <typename T>
@@ -46,9 +50,16 @@ std::vector<T> repeated(const std::vector<T>& values, uint32_t n) {
 SyntheticMetadata::SyntheticMetadata(const SyntheticShape& shape)
     : prefix_(std::string(shape.architecture) + ".") {
   add_usual(shape);
-  if (shape.extras.empty()) return;
-  for (const std::string& word : parts_of(shape.extras, ' ')) {
-    if (word.starts_with("+")) {
+  add_extras(shape.extras);
+}
+
+void SyntheticMetadata::add_extras(std::string_view words) {
+  for (const std::string& word : parts_of(words, ' ')) {
+    const auto group =
+        std::ranges::find(kGroups, word, &std::pair<std::string_view, std::string_view>::first);
+    if (group != std::end(kGroups)) {
+      add_extras(group->second);
+    } else if (word.starts_with("+")) {
       add_tensor(std::string_view(word).substr(1));
     } else {
       add_extra(word);
@@ -111,15 +122,15 @@ void SyntheticMetadata::add_extra(std::string_view word) {
   const std::vector<std::string> parts = parts_of(text, ',');
   if (parts.size() == 1) {
     if (text == "true" || text == "false") return set(key, text == "true");
-    if (const auto count = as_count(text)) return set(key, *count);
-    if (const auto number = as_number(text)) return set(key, *number);
+    if (const auto count = parse_whole<uint32_t>(text)) return set(key, *count);
+    if (const auto number = parse_whole<float>(text)) return set(key, *number);
     return set(key, text);
   }
   std::vector<uint32_t> counts;
   std::vector<float> numbers;
   for (const std::string& part : parts) {
-    if (const auto count = as_count(part)) counts.push_back(*count);
-    if (const auto number = as_number(part)) numbers.push_back(*number);
+    if (const auto count = parse_whole<uint32_t>(part)) counts.push_back(*count);
+    if (const auto number = parse_whole<float>(part)) numbers.push_back(*number);
   }
   PUMICE_CHECK(numbers.size() == parts.size(), "no list of numbers: " + std::string(word));
   if (counts.size() == parts.size()) return set(key, repeated(counts, n_layers()));
@@ -132,7 +143,7 @@ void SyntheticMetadata::add_tensor(std::string_view word) {
   Tensor tensor{.name = std::string(word.substr(0, colon)), .dims = {}};
   if (colon != std::string_view::npos) {
     for (const std::string& part : parts_of(word.substr(colon + 1), 'x')) {
-      tensor.dims.push_back(as_count(part).value_or(0));
+      tensor.dims.push_back(parse_whole<uint32_t>(part).value_or(0));
     }
   }
   const size_t layer = tensor.name.find("{}");
@@ -157,20 +168,18 @@ void SyntheticMetadata::set(std::string key, Value value) {
 }
 
 void SyntheticMetadata::add_to(GgufHeader& header) const {
-  for (const auto& [key, value] : keys_) {
-    if (const auto* const counts = std::get_if<std::vector<uint32_t>>(&value)) {
-      header.set_array(key, std::span(*counts));
-    } else if (const auto* const numbers = std::get_if<std::vector<float>>(&value)) {
-      header.set_array(key, std::span(*numbers));
-    } else if (const auto* const text = std::get_if<std::string>(&value)) {
-      header.set(key, std::string_view(*text));
-    } else if (const auto* const flag = std::get_if<bool>(&value)) {
-      header.set(key, *flag);
-    } else if (const auto* const count = std::get_if<uint32_t>(&value)) {
-      header.set(key, *count);
-    } else {
-      header.set(key, std::get<float>(value));
-    }
+  for (const auto& one : keys_) {
+    const auto set = [&](const auto& value) {
+      using T = std::decay_t<decltype(value)>;
+      if constexpr (std::is_arithmetic_v<T>) {
+        header.set(one.first, value);
+      } else if constexpr (std::is_same_v<T, std::string>) {
+        header.set(one.first, std::string_view(value));
+      } else {
+        header.set_array(one.first, std::span(value));
+      }
+    };
+    std::visit(set, one.second);
   }
 }
 

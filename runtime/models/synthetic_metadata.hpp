@@ -32,6 +32,7 @@ class SyntheticMetadata {
       std::variant<bool, uint32_t, float, std::string, std::vector<uint32_t>, std::vector<float>>;
 
   void add_usual(const SyntheticShape& shape);
+  void add_extras(std::string_view words);
   void add_extra(std::string_view word);
   void add_tensor(std::string_view name);
   void set(std::string key, Value value);

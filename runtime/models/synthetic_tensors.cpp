@@ -157,20 +157,8 @@ class Makings {
     matrix(o.weight);
     if (o.bias) vector(*o.bias, kBiasDeviation);
   }
-  void operator()(const op::GivenRows&) {}
-  void operator()(const op::Rope&) {}
-  void operator()(const op::Append&) {}
-  void operator()(const op::Activation&) {}
-  void operator()(const op::Xielu&) {}
-  void operator()(const op::Mul&) {}
-  void operator()(const op::Add&) {}
-  void operator()(const op::Scale&) {}
-  void operator()(const op::Clamp&) {}
-  void operator()(const op::SoftCap&) {}
-  void operator()(const op::Split&) {}
-  void operator()(const op::SplitGroups&) {}
-  void operator()(const op::Concat&) {}
-  void operator()(const op::Combine&) {}
+  /// The others have no tensors.
+  void operator()(const auto&) {}
 
  private:
   float spread(uint64_t n_inputs) const { return gain_ / std::sqrt(static_cast<float>(n_inputs)); }

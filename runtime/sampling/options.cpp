@@ -15,7 +15,7 @@ Error invalid(fmt::format_string<Args...> format, Args&&... args) {
 }
 
 Status validate_bias(std::vector<std::pair<uint32_t, float>> bias, size_t n_vocab) {
-  std::sort(bias.begin(), bias.end(), [](auto a, auto b) { return a.first < b.first; });
+  std::ranges::sort(bias, [](auto a, auto b) { return a.first < b.first; });
   for (size_t i = 0; i < bias.size(); ++i) {
     const auto [id, value] = bias[i];
     if (id >= n_vocab) {

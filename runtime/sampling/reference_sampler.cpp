@@ -44,7 +44,7 @@ void ReferenceSampler::score(const SampleInput& input) {
   PUMICE_CHECK(input.counts.empty() || input.counts.size() == n_vocab, "one count per token");
   PUMICE_CHECK(input.mask.empty() || input.mask.size() * 32 >= n_vocab, "one mask bit per token");
 
-  std::transform(input.logits.begin(), input.logits.end(), scores_.begin(), canonical);
+  std::ranges::transform(input.logits, scores_.begin(), canonical);
   for (const auto& [id, bias] : bias_) scores_[id] = canonical(scores_[id] + bias);
 
   candidates_.clear();
@@ -83,7 +83,7 @@ void ReferenceSampler::filter() {
 void ReferenceSampler::keep_top_p() {
   // The prefix ends before the first weight of 0, so those need no sorting.
   std::erase_if(candidates_, [](const Candidate& c) { return fixed_exp(c.distance) == 0; });
-  std::sort(candidates_.begin(), candidates_.end(), before);
+  std::ranges::sort(candidates_, before);
   uint64_t total = 0;
   for (const Candidate& candidate : candidates_) total += fixed_exp(candidate.distance);
   const uint64_t wanted = scale_ceil(constants_.top_p_q32, total);
@@ -96,7 +96,7 @@ void ReferenceSampler::keep_top_p() {
 
 std::span<const uint32_t> ReferenceSampler::weights(const SampleInput& input) {
   score(input);
-  std::fill(weights_.begin(), weights_.end(), 0);
+  std::ranges::fill(weights_, 0);
   if (!draws_) {
     weights_[best_] = kOneWeight;
     return weights_;

@@ -32,7 +32,7 @@ Result<MergeTable> MergeTable::create(const Vocabulary& vocabulary,
     const auto merged = vocabulary.find(joined);
     if (!left || !right || !merged || vocabulary.type(*merged) == TokenType::kControl) continue;
     table.merges_.try_emplace(uint64_t{*left} << 32 | *right,
-                              Merge{static_cast<int32_t>(rank), *merged});
+                              Merged{-static_cast<int32_t>(rank), *merged});
   }
   return table;
 }

@@ -66,7 +66,7 @@ size_t malformed_bytes(std::string_view text) {
 // In groups of three characters, the first of which may have less.
 void push_thirds(std::string_view digits, Words& words) {
   const auto is_first_byte = [](char c) { return (static_cast<uint8_t>(c) & 0xC0) != 0x80; };
-  auto left = static_cast<size_t>(std::count_if(digits.begin(), digits.end(), is_first_byte));
+  auto left = static_cast<size_t>(std::ranges::count_if(digits, is_first_byte));
   size_t begin = 0;
   for (size_t i = 1; i < digits.size(); ++i) {
     if (!is_first_byte(digits[i]) || --left % 3 != 0) continue;

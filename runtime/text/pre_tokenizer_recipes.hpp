@@ -22,7 +22,7 @@ struct PreTokenizerRecipe {
   std::span<const PreTokenizerStep> steps;
   bool whole_words = false;  ///< a word that is a token stays whole, whatever the merges say
   bool adds_bos = false;     ///< unless the vocabulary says otherwise
-  /// Words are merged from characters, with U+2581 for spaces, and not from bytes (text_bpe.hpp).
+  /// Words are merged from characters, with U+2581 for spaces, and not from bytes (text_bpe.cpp).
   bool of_characters = false;
 };
 

@@ -12,7 +12,7 @@ inline constexpr std::string_view kSpaceMark = "\xE2\x96\x81";
 
 /// `text` with marks for its spaces, and one before it if `prefix`.
 inline std::string mark_spaces(std::string_view text, bool prefix) {
-  const auto n_spaces = static_cast<size_t>(std::count(text.begin(), text.end(), ' '));
+  const auto n_spaces = static_cast<size_t>(std::ranges::count(text, ' '));
   std::string marked;
   marked.reserve(text.size() + kSpaceMark.size() * (n_spaces + 1));
   if (prefix) marked += kSpaceMark;

@@ -71,14 +71,14 @@ Result<SpecialTokens> SpecialTokens::create(const Vocabulary& vocabulary) {
 }
 
 void SpecialTokens::Index::build() {
-  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+  std::ranges::sort(entries, [](const Entry& a, const Entry& b) {
     return a.text != b.text ? a.text < b.text : a.id < b.id;
   });
   const auto same_text = [](const Entry& a, const Entry& b) { return a.text == b.text; };
   entries.erase(std::unique(entries.begin(), entries.end(), same_text), entries.end());
   by_rank.resize(entries.size());
   std::iota(by_rank.begin(), by_rank.end(), 0u);
-  std::sort(by_rank.begin(), by_rank.end(), [this](uint32_t a, uint32_t b) {
+  std::ranges::sort(by_rank, [this](uint32_t a, uint32_t b) {
     const Entry& left = entries[a];
     const Entry& right = entries[b];
     return left.text.size() != right.text.size() ? left.text.size() > right.text.size()
@@ -132,7 +132,7 @@ std::vector<Fragment> SpecialTokens::split(std::string_view text, bool parse_spe
       if (entry != nullptr) candidates.push_back(match_key(entry->rank, begin));
     }
   }
-  std::sort(candidates.begin(), candidates.end());
+  std::ranges::sort(candidates);
   std::priority_queue<uint64_t, std::vector<uint64_t>, std::greater<>> shortened;
   Taken taken(text.size());
   std::vector<uint64_t> accepted;  // begin << 32 | rank
@@ -156,7 +156,7 @@ std::vector<Fragment> SpecialTokens::split(std::string_view text, bool parse_spe
       if (shorter != nullptr) shortened.push(match_key(shorter->rank, begin));
     }
   }
-  std::sort(accepted.begin(), accepted.end());
+  std::ranges::sort(accepted);
   return fragments_of(text, index, accepted);
 }
 

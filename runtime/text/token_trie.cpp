@@ -6,8 +6,7 @@
 namespace pumice {
 
 TokenTrie::TokenTrie(std::vector<Entry> entries) {
-  std::stable_sort(entries.begin(), entries.end(),
-                   [](const Entry& a, const Entry& b) { return a.text < b.text; });
+  std::ranges::stable_sort(entries, [](const Entry& a, const Entry& b) { return a.text < b.text; });
   // Nodes are made level by level: those of one parent follow each other.
   struct Range {
     size_t begin;

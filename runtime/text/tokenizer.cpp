@@ -2,25 +2,19 @@
 
 #include "base/printable.hpp"
 
-#include "text/bpe.hpp"
 #include "text/pre_tokenizer.hpp"
-#include "text/spm.hpp"
-#include "text/text_bpe.hpp"
-#include "text/unigram.hpp"
-#include "text/word_piece.hpp"
 
 namespace pumice {
 namespace {
 
-Result<std::unique_ptr<TokenizerModel>> create_model(const VocabularyData& data,
-                                                     const Vocabulary& vocabulary) {
-  if (data.model == "llama") return SpmModel::create(vocabulary);
+MadeTokenizerModel make_model(const VocabularyData& data, const Vocabulary& vocabulary) {
+  if (data.model == "llama") return make_spm(data, vocabulary);
   if (data.model == "gpt2" && !PreTokenizer::of_characters(data.pre_tokenizer)) {
-    return BpeModel::create(data, vocabulary);
+    return make_bpe(data, vocabulary);
   }
-  if (data.model == "gpt2" || data.model == "gemma4") return TextBpeModel::create(data, vocabulary);
-  if (data.model == "bert") return WordPieceModel::create(data, vocabulary);
-  if (data.model == "t5") return UnigramModel::create(data, vocabulary);
+  if (data.model == "gpt2" || data.model == "gemma4") return make_text_bpe(data, vocabulary);
+  if (data.model == "bert") return make_word_piece(data, vocabulary);
+  if (data.model == "t5") return make_unigram(data, vocabulary);
   if (data.model.empty()) {
     return make_error(ErrorCode::kBadFile,
                       "tokenizer.ggml.model is missing; the file has no tokenizer");
@@ -39,7 +33,7 @@ Tokenizer::Tokenizer(std::unique_ptr<const Vocabulary> vocabulary, SpecialTokens
 
 Result<Tokenizer> Tokenizer::create(const VocabularyData& data) {
   PUMICE_TRY(std::unique_ptr<const Vocabulary> vocabulary, Vocabulary::create(data));
-  PUMICE_TRY(std::unique_ptr<TokenizerModel> model, create_model(data, *vocabulary));
+  PUMICE_TRY(std::unique_ptr<TokenizerModel> model, make_model(data, *vocabulary));
   PUMICE_TRY(SpecialTokens special, SpecialTokens::create(*vocabulary));
   return Tokenizer(std::move(vocabulary), std::move(special), std::move(model));
 }

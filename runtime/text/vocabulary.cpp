@@ -1,9 +1,11 @@
 #include "text/vocabulary.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
 
+#include "base/ascii.hpp"
 #include "text/pre_tokenizer.hpp"
 
 namespace pumice {
@@ -90,17 +92,9 @@ ModelDefaults defaults_of(const VocabularyData& data) {
   return {.model = data.model, .add_bos = PreTokenizer::adds_bos(data.pre_tokenizer)};
 }
 
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  }
-  return lower;
-}
-
 bool has_any(std::string_view text, std::initializer_list<std::string_view> parts) {
-  return std::any_of(parts.begin(), parts.end(),
-                     [text](std::string_view part) { return text.find(part) != text.npos; });
+  return std::ranges::any_of(
+      parts, [text](std::string_view part) { return text.find(part) != text.npos; });
 }
 
 }  // namespace
@@ -221,7 +215,7 @@ void Vocabulary::load_end_tokens() {
       end_tokens_.push_back(*id);
     }
   }
-  std::sort(end_tokens_.begin(), end_tokens_.end());
+  std::ranges::sort(end_tokens_);
 }
 
 void Vocabulary::correct_types() {

@@ -14,13 +14,11 @@ namespace {
 
 // Every slab is one such buffer, so all of them may have the same memory types.
 VkBufferCreateInfo slab_buffer(uint64_t size_bytes) {
-  VkBufferCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO;
-  info.size = size_bytes;
-  info.usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
-               VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
-               VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT;
-  return info;
+  return {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
+          .size = size_bytes,
+          .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT |
+                   VK_BUFFER_USAGE_TRANSFER_DST_BIT | VK_BUFFER_USAGE_INDIRECT_BUFFER_BIT |
+                   VK_BUFFER_USAGE_SHADER_DEVICE_ADDRESS_BIT};
 }
 
 // What a driver keeps on the device when programs want more than it has: activations and KV, which
@@ -35,12 +33,10 @@ constexpr std::chrono::microseconds kQueueRetry{50};
 constexpr std::chrono::milliseconds kIdleRetry{1};
 
 VkSemaphoreSubmitInfo submit_info(const TimelinePoint& point) {
-  VkSemaphoreSubmitInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO;
-  info.semaphore = point.semaphore;
-  info.value = point.value;
-  info.stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT;
-  return info;
+  return {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_SUBMIT_INFO,
+          .semaphore = point.semaphore,
+          .value = point.value,
+          .stageMask = VK_PIPELINE_STAGE_2_ALL_COMMANDS_BIT};
 }
 
 Status check_host(const HostDevice& host) {
@@ -73,29 +69,27 @@ Result<std::shared_ptr<Device>> Device::create(std::shared_ptr<Instance> instanc
 
   const auto& extensions = device->plan_.extensions;
   FeatureChain features(snapshot.api_version, [&](std::string_view name) {
-    return std::find(extensions.begin(), extensions.end(), name) != extensions.end();
+    return std::ranges::find(extensions, name) != extensions.end();
   });
   features.write(device->plan_.features);
   std::vector<const char*> extension_names;
   for (const std::string& name : extensions) extension_names.push_back(name.c_str());
 
   const float priority = 1.0f;
-  VkDeviceQueueCreateInfo queue_info{};
-  queue_info.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO;
-  queue_info.queueFamilyIndex = device->plan_.queue_family;
-  queue_info.queueCount = 1;
-  queue_info.pQueuePriorities = &priority;
-  VkDeviceQueueGlobalPriorityCreateInfoKHR low{};
-  low.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_GLOBAL_PRIORITY_CREATE_INFO_KHR;
-  low.globalPriority = VK_QUEUE_GLOBAL_PRIORITY_LOW_KHR;
+  VkDeviceQueueCreateInfo queue_info{.sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_CREATE_INFO,
+                                     .queueFamilyIndex = device->plan_.queue_family,
+                                     .queueCount = 1,
+                                     .pQueuePriorities = &priority};
+  VkDeviceQueueGlobalPriorityCreateInfoKHR low{
+      .sType = VK_STRUCTURE_TYPE_DEVICE_QUEUE_GLOBAL_PRIORITY_CREATE_INFO_KHR,
+      .globalPriority = VK_QUEUE_GLOBAL_PRIORITY_LOW_KHR};
   if (has_low_priority(device->plan_)) queue_info.pNext = &low;
-  VkDeviceCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO;
-  info.pNext = features.head();
-  info.queueCreateInfoCount = 1;
-  info.pQueueCreateInfos = &queue_info;
-  info.enabledExtensionCount = static_cast<uint32_t>(extension_names.size());
-  info.ppEnabledExtensionNames = extension_names.data();
+  VkDeviceCreateInfo info{.sType = VK_STRUCTURE_TYPE_DEVICE_CREATE_INFO,
+                          .pNext = features.head(),
+                          .queueCreateInfoCount = 1,
+                          .pQueueCreateInfos = &queue_info,
+                          .enabledExtensionCount = static_cast<uint32_t>(extension_names.size()),
+                          .ppEnabledExtensionNames = extension_names.data()};
   const InstanceFunctions& instance_fn = device->instance_->functions();
   const VkPhysicalDevice physical_device = device->instance_->physical_devices()[index];
   VkResult result = instance_fn.vkCreateDevice(physical_device, &info, nullptr, &device->device_);
@@ -145,12 +139,10 @@ Status Device::start(const Intercept& intercept) {
   if (plan_.compile_only) return {};
   PUMICE_TRY_STATUS(choose_memory());
 
-  VkSemaphoreTypeCreateInfo type{};
-  type.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO;
-  type.semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE;
-  VkSemaphoreCreateInfo semaphore_info{};
-  semaphore_info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO;
-  semaphore_info.pNext = &type;
+  VkSemaphoreTypeCreateInfo type{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_TYPE_CREATE_INFO,
+                                 .semaphoreType = VK_SEMAPHORE_TYPE_TIMELINE};
+  VkSemaphoreCreateInfo semaphore_info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_CREATE_INFO,
+                                       .pNext = &type};
   const VkResult result = fn_.vkCreateSemaphore(device_, &semaphore_info, nullptr, &timeline_);
   if (result != VK_SUCCESS) return error_of(result, "creating the timeline semaphore");
   return landing_marks_.create(*this);
@@ -179,17 +171,15 @@ Device::~Device() {
 
 Status Device::choose_memory() {
   const VkBufferCreateInfo buffer = slab_buffer(plan_.slab_bytes);
-  VkDeviceBufferMemoryRequirements info{};
-  info.sType = VK_STRUCTURE_TYPE_DEVICE_BUFFER_MEMORY_REQUIREMENTS;
-  info.pCreateInfo = &buffer;
-  VkMemoryRequirements2 requirements{};
-  requirements.sType = VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2;
+  VkDeviceBufferMemoryRequirements info{
+      .sType = VK_STRUCTURE_TYPE_DEVICE_BUFFER_MEMORY_REQUIREMENTS, .pCreateInfo = &buffer};
+  VkMemoryRequirements2 requirements{.sType = VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2};
   fn_.vkGetDeviceBufferMemoryRequirements(device_, &info, &requirements);
   const uint32_t allowed = requirements.memoryRequirements.memoryTypeBits;
   const auto is_allowed = [&](const MemoryChoice& choice) {
     return (allowed >> choice.type & 1) != 0;
   };
-  if (std::all_of(plan_.memory.begin(), plan_.memory.end(), is_allowed)) return {};
+  if (std::ranges::all_of(plan_.memory, is_allowed)) return {};
   PUMICE_TRY_STATUS(plan_memory(snapshot_, allowed, plan_));
   logger_.info("{}: buffers may have the memory types {:#x} only; using {} on the device",
                snapshot_.name, allowed, plan_.domain(MemoryDomain::kDevice).type);
@@ -228,14 +218,13 @@ Result<std::optional<uint64_t>> Device::try_submit(
   std::vector<VkSemaphoreSubmitInfo> waits;
   for (const TimelinePoint& point : begin_after_) waits.push_back(submit_info(point));
   const VkSemaphoreSubmitInfo signal = submit_info({timeline_, last_submitted_ + 1});
-  VkSubmitInfo2 info{};
-  info.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2;
-  info.waitSemaphoreInfoCount = static_cast<uint32_t>(waits.size());
-  info.pWaitSemaphoreInfos = waits.data();
-  info.commandBufferInfoCount = static_cast<uint32_t>(buffers.size());
-  info.pCommandBufferInfos = buffers.data();
-  info.signalSemaphoreInfoCount = 1;
-  info.pSignalSemaphoreInfos = &signal;
+  VkSubmitInfo2 info{.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO_2,
+                     .waitSemaphoreInfoCount = static_cast<uint32_t>(waits.size()),
+                     .pWaitSemaphoreInfos = waits.data(),
+                     .commandBufferInfoCount = static_cast<uint32_t>(buffers.size()),
+                     .pCommandBufferInfos = buffers.data(),
+                     .signalSemaphoreInfoCount = 1,
+                     .pSignalSemaphoreInfos = &signal};
   if (queue_lock_.try_lock != nullptr && !queue_lock_.try_lock(queue_lock_.user)) {
     return std::optional<uint64_t>();
   }
@@ -297,11 +286,10 @@ Result<bool> Device::wait_for(uint64_t value, std::chrono::nanoseconds most) {
 Result<bool> Device::await(uint64_t value, std::chrono::nanoseconds most) {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point start = Clock::now();
-  VkSemaphoreWaitInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO;
-  info.semaphoreCount = 1;
-  info.pSemaphores = &timeline_;
-  info.pValues = &value;
+  VkSemaphoreWaitInfo info{.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                           .semaphoreCount = 1,
+                           .pSemaphores = &timeline_,
+                           .pValues = &value};
   while (true) {
     PUMICE_TRY(const Progress now, progress());
     if (now.value >= value) return true;
@@ -405,11 +393,9 @@ Result<Slab> Device::allocate_slab(MemoryDomain domain, uint64_t size_bytes,
   }
 
   // Drivers may round a buffer up; the slab's own alignment (256) keeps this at the asked size.
-  VkBufferMemoryRequirementsInfo2 requirements_info{};
-  requirements_info.sType = VK_STRUCTURE_TYPE_BUFFER_MEMORY_REQUIREMENTS_INFO_2;
-  requirements_info.buffer = slab.buffer;
-  VkMemoryRequirements2 requirements{};
-  requirements.sType = VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2;
+  VkBufferMemoryRequirementsInfo2 requirements_info{
+      .sType = VK_STRUCTURE_TYPE_BUFFER_MEMORY_REQUIREMENTS_INFO_2, .buffer = slab.buffer};
+  VkMemoryRequirements2 requirements{.sType = VK_STRUCTURE_TYPE_MEMORY_REQUIREMENTS_2};
   fn_.vkGetBufferMemoryRequirements2(device_, &requirements_info, &requirements);
   result = allocate_memory(choice, requirements.memoryRequirements, priority_of(domain, purpose),
                            slab.memory);
@@ -426,9 +412,8 @@ Result<Slab> Device::allocate_slab(MemoryDomain domain, uint64_t size_bytes,
     free_slab(slab);
     return error_of(result, fmt::format("allocating {} bytes for {}", size_bytes, purpose));
   }
-  VkBufferDeviceAddressInfo address_info{};
-  address_info.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO;
-  address_info.buffer = slab.buffer;
+  VkBufferDeviceAddressInfo address_info{.sType = VK_STRUCTURE_TYPE_BUFFER_DEVICE_ADDRESS_INFO,
+                                         .buffer = slab.buffer};
   slab.address = fn_.vkGetBufferDeviceAddress(device_, &address_info);
   ++n_allocated_;
   return slab;
@@ -450,18 +435,15 @@ VkResult Device::allocate_memory(const MemoryChoice& choice,
     if (result == VK_SUCCESS) memory = lent;
     return result;
   }
-  VkMemoryPriorityAllocateInfoEXT priority_info{};
-  priority_info.sType = VK_STRUCTURE_TYPE_MEMORY_PRIORITY_ALLOCATE_INFO_EXT;
-  priority_info.priority = priority;
-  VkMemoryAllocateFlagsInfo flags{};
-  flags.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO;
-  flags.flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT;
+  VkMemoryPriorityAllocateInfoEXT priority_info{
+      .sType = VK_STRUCTURE_TYPE_MEMORY_PRIORITY_ALLOCATE_INFO_EXT, .priority = priority};
+  VkMemoryAllocateFlagsInfo flags{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_FLAGS_INFO,
+                                  .flags = VK_MEMORY_ALLOCATE_DEVICE_ADDRESS_BIT};
   if (plan_.features.memory_priority) flags.pNext = &priority_info;
-  VkMemoryAllocateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO;
-  info.pNext = &flags;
-  info.allocationSize = requirements.size;
-  info.memoryTypeIndex = choice.type;
+  VkMemoryAllocateInfo info{.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
+                            .pNext = &flags,
+                            .allocationSize = requirements.size,
+                            .memoryTypeIndex = choice.type};
   VkResult result = fn_.vkAllocateMemory(device_, &info, nullptr, &memory.memory);
   if (result == VK_SUCCESS && maps) {
     result = fn_.vkMapMemory(device_, memory.memory, 0, VK_WHOLE_SIZE, 0, &memory.mapped);

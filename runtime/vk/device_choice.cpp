@@ -3,11 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <functional>
 #include <optional>
 
+#include "base/ascii.hpp"
 #include "base/printable.hpp"
 #include "vk/plan.hpp"
 
@@ -25,12 +24,6 @@ uint64_t device_memory_bytes(const DeviceSnapshot& device) {
     if (heap.device_local) bytes = std::max(bytes, heap.size_bytes);
   }
   return bytes;
-}
-
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
 }
 
 std::string describe(std::span<const DeviceSnapshot> devices) {
@@ -64,7 +57,7 @@ std::optional<size_t> best_usable(std::span<const DeviceSnapshot> devices, const
 // The best match, or why a match cannot be used; nothing if nothing matches.
 std::optional<Result<size_t>> pick(std::span<const DeviceSnapshot> devices, const Match& match) {
   if (const auto best = best_usable(devices, match)) return Result<size_t>(*best);
-  const auto found = std::find_if(devices.begin(), devices.end(), match);
+  const auto found = std::ranges::find_if(devices, match);
   if (found == devices.end()) return std::nullopt;
   return Result<size_t>(make_error(ErrorCode::kNoDevice, "device {} cannot be used: it lacks {}",
                                    found->name, fmt::join(missing_requirements(*found), ", ")));
@@ -85,19 +78,16 @@ Result<size_t> choose_device(std::span<const DeviceSnapshot> devices, std::strin
     }
     return make_error(ErrorCode::kNoDevice, "no usable device: {}", describe(devices));
   }
-  size_t index = 0;
-  const auto [end, status] =
-      std::from_chars(selector.data(), selector.data() + selector.size(), index);
-  const bool is_number = status == std::errc{} && end == selector.data() + selector.size();
-  if (is_number && index < devices.size()) {
-    const DeviceSnapshot* wanted = &devices[index];
+  const auto index = parse_whole<size_t>(selector);
+  if (index && *index < devices.size()) {
+    const DeviceSnapshot* wanted = &devices[*index];
     return *pick(devices, [&](const DeviceSnapshot& device) { return &device == wanted; });
   }
   // "4090" may be part of a name; "9" is an index that does not exist, whatever names contain it.
   constexpr size_t kMaxIndexDigits = 2;
-  if (is_number && selector.size() <= kMaxIndexDigits) return no_match(devices, selector);
+  if (index && selector.size() <= kMaxIndexDigits) return no_match(devices, selector);
 
-  const std::string text = lower(selector);
+  const std::string text = lower_case(selector);
   std::string digits = text;
   std::erase(digits, '-');
   const Match matches[] = {
@@ -106,8 +96,8 @@ Result<size_t> choose_device(std::span<const DeviceSnapshot> devices, std::strin
         std::erase(uuid, '-');
         return uuid == digits;
       },
-      [&](const DeviceSnapshot& device) { return lower(device.name) == text; },
-      [&](const DeviceSnapshot& device) { return lower(device.name).find(text) != text.npos; },
+      [&](const DeviceSnapshot& device) { return lower_case(device.name) == text; },
+      [&](const DeviceSnapshot& device) { return lower_case(device.name).find(text) != text.npos; },
   };
   for (const Match& match : matches) {
     if (auto picked = pick(devices, match)) return std::move(*picked);

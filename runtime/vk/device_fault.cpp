@@ -45,18 +45,16 @@ std::string text_of(const char (&text)[kSize]) {
 
 std::string describe_fault(const DeviceFunctions& fn, VkDevice device) {
   if (fn.vkGetDeviceFaultInfoEXT == nullptr) return "";
-  VkDeviceFaultCountsEXT counts{};
-  counts.sType = VK_STRUCTURE_TYPE_DEVICE_FAULT_COUNTS_EXT;
+  VkDeviceFaultCountsEXT counts{.sType = VK_STRUCTURE_TYPE_DEVICE_FAULT_COUNTS_EXT};
   if (fn.vkGetDeviceFaultInfoEXT(device, &counts, nullptr) != VK_SUCCESS) return "";
   counts.addressInfoCount = std::min(counts.addressInfoCount, kMostInfos);
   counts.vendorInfoCount = std::min(counts.vendorInfoCount, kMostInfos);
   counts.vendorBinarySize = 0;  // of a feature that is not enabled
   std::array<VkDeviceFaultAddressInfoEXT, kMostInfos> addresses{};
   std::array<VkDeviceFaultVendorInfoEXT, kMostInfos> vendor{};
-  VkDeviceFaultInfoEXT info{};
-  info.sType = VK_STRUCTURE_TYPE_DEVICE_FAULT_INFO_EXT;
-  info.pAddressInfos = addresses.data();
-  info.pVendorInfos = vendor.data();
+  VkDeviceFaultInfoEXT info{.sType = VK_STRUCTURE_TYPE_DEVICE_FAULT_INFO_EXT,
+                            .pAddressInfos = addresses.data(),
+                            .pVendorInfos = vendor.data()};
   const VkResult result = fn.vkGetDeviceFaultInfoEXT(device, &counts, &info);
   if (result != VK_SUCCESS && result != VK_INCOMPLETE) return "";
 

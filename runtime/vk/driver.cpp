@@ -66,9 +66,8 @@ bool is_amd_without_matrix_units(const std::string& name) {
   static constexpr std::string_view kProducts[] = {
       "RX 4",   "RX 5",   "RX 6",    "RX Vega", "Radeon VII",      "R7 ",         "R9 ",  "Pro WX ",
       "PRO W5", "PRO W6", "Pro VII", "Vega",    "Radeon(TM) 610M", "Radeon 610M", "660M", "680M"};
-  return std::any_of(std::begin(kProducts), std::end(kProducts), [&](std::string_view product) {
-    return name.find(product) != std::string::npos;
-  });
+  return std::ranges::any_of(
+      kProducts, [&](std::string_view product) { return name.find(product) != std::string::npos; });
 }
 
 }  // namespace

@@ -8,11 +8,9 @@ namespace {
 VkPhysicalDevice physical_device_of(const Device& device) {
   const Instance& instance = *device.instance();
   for (const VkPhysicalDevice candidate : instance.physical_devices()) {
-    VkPhysicalDeviceIDProperties id{};
-    id.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES;
-    VkPhysicalDeviceProperties2 properties{};
-    properties.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2;
-    properties.pNext = &id;
+    VkPhysicalDeviceIDProperties id{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_ID_PROPERTIES};
+    VkPhysicalDeviceProperties2 properties{.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
+                                           .pNext = &id};
     instance.functions().vkGetPhysicalDeviceProperties2(candidate, &properties);
     if (std::ranges::equal(id.deviceUUID, device.snapshot().device_uuid) &&
         std::ranges::equal(id.driverUUID, device.snapshot().driver_uuid)) {
@@ -30,11 +28,10 @@ std::optional<HeapUse> heap_use(const Device& device) {
   if (!device.plan().has_memory_budget || device.snapshot().heaps[heap].size_bytes == 0) return {};
   const VkPhysicalDevice physical_device = physical_device_of(device);
   if (physical_device == VK_NULL_HANDLE) return {};
-  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
-  budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
-  VkPhysicalDeviceMemoryProperties2 memory{};
-  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
-  memory.pNext = &budget;
+  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+  VkPhysicalDeviceMemoryProperties2 memory{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budget};
   device.instance()->functions().vkGetPhysicalDeviceMemoryProperties2(physical_device, &memory);
   return HeapUse{.budget_bytes = budget.heapBudget[heap], .used_bytes = budget.heapUsage[heap]};
 }

@@ -51,8 +51,8 @@ bool has_layer(const LoaderFunctions& fn, std::string_view name) {
   if (fn.vkEnumerateInstanceLayerProperties(&count, nullptr) != VK_SUCCESS) return false;
   std::vector<VkLayerProperties> layers(count);
   if (fn.vkEnumerateInstanceLayerProperties(&count, layers.data()) < VK_SUCCESS) return false;
-  return std::any_of(layers.begin(), layers.end(),
-                     [&](const VkLayerProperties& layer) { return name == layer.layerName; });
+  return std::ranges::any_of(
+      layers, [&](const VkLayerProperties& layer) { return name == layer.layerName; });
 }
 
 // `layer` null: the extensions of the loader and the drivers.
@@ -63,9 +63,8 @@ bool has_instance_extension(const LoaderFunctions& fn, const char* layer, std::s
   if (fn.vkEnumerateInstanceExtensionProperties(layer, &count, all.data()) < VK_SUCCESS) {
     return false;
   }
-  return std::any_of(all.begin(), all.end(), [&](const VkExtensionProperties& extension) {
-    return name == extension.extensionName;
-  });
+  return std::ranges::any_of(
+      all, [&](const VkExtensionProperties& extension) { return name == extension.extensionName; });
 }
 
 Status check_validation(const LoaderFunctions& fn, bool sync) {
@@ -115,34 +114,31 @@ Result<Instance> Instance::create(const InstanceOptions& options) {
   const LoaderFunctions& loader = state->loader;
   if (validation) PUMICE_TRY_STATUS(check_validation(loader, options.sync_validation));
 
-  VkApplicationInfo application{};
-  application.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO;
-  application.pApplicationName = options.application_name.c_str();
-  application.pEngineName = "pumice";
-  application.apiVersion = VK_API_VERSION_1_3;
+  VkApplicationInfo application{.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
+                                .pApplicationName = options.application_name.c_str(),
+                                .pEngineName = "pumice",
+                                .apiVersion = VK_API_VERSION_1_3};
 
-  VkInstanceCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO;
-  info.pApplicationInfo = &application;
+  VkInstanceCreateInfo info{.sType = VK_STRUCTURE_TYPE_INSTANCE_CREATE_INFO,
+                            .pApplicationInfo = &application};
   std::vector<const char*> extensions;
   const char* portability = VK_KHR_PORTABILITY_ENUMERATION_EXTENSION_NAME;
   if (has_instance_extension(loader, nullptr, portability)) {
     extensions.push_back(portability);
     info.flags |= VK_INSTANCE_CREATE_ENUMERATE_PORTABILITY_BIT_KHR;
   }
-  VkDebugUtilsMessengerCreateInfoEXT messenger{};
-  messenger.sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT;
-  messenger.messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT |
-                              VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT;
-  messenger.messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT;
-  messenger.pfnUserCallback = &State::on_message;
-  messenger.pUserData = state.get();
+  VkDebugUtilsMessengerCreateInfoEXT messenger{
+      .sType = VK_STRUCTURE_TYPE_DEBUG_UTILS_MESSENGER_CREATE_INFO_EXT,
+      .messageSeverity = VK_DEBUG_UTILS_MESSAGE_SEVERITY_WARNING_BIT_EXT |
+                         VK_DEBUG_UTILS_MESSAGE_SEVERITY_ERROR_BIT_EXT,
+      .messageType = VK_DEBUG_UTILS_MESSAGE_TYPE_VALIDATION_BIT_EXT,
+      .pfnUserCallback = &State::on_message,
+      .pUserData = state.get()};
   const VkValidationFeatureEnableEXT sync_feature =
       VK_VALIDATION_FEATURE_ENABLE_SYNCHRONIZATION_VALIDATION_EXT;
-  VkValidationFeaturesEXT features{};
-  features.sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT;
-  features.enabledValidationFeatureCount = 1;
-  features.pEnabledValidationFeatures = &sync_feature;
+  VkValidationFeaturesEXT features{.sType = VK_STRUCTURE_TYPE_VALIDATION_FEATURES_EXT,
+                                   .enabledValidationFeatureCount = 1,
+                                   .pEnabledValidationFeatures = &sync_feature};
   if (validation) {
     info.enabledLayerCount = 1;
     info.ppEnabledLayerNames = &kValidationLayer;

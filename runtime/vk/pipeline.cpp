@@ -51,10 +51,9 @@ PipelineLibrary::PipelineLibrary(std::shared_ptr<Device> device,
                                                 snapshot.driver_version, shader_hash);
   }
   const std::vector<char> saved = load_cache();
-  VkPipelineCacheCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO;
-  info.initialDataSize = saved.size();
-  info.pInitialData = saved.data();
+  VkPipelineCacheCreateInfo info{.sType = VK_STRUCTURE_TYPE_PIPELINE_CACHE_CREATE_INFO,
+                                 .initialDataSize = saved.size(),
+                                 .pInitialData = saved.data()};
   if (device_->fn().vkCreatePipelineCache(device_->handle(), &info, nullptr, &cache_) !=
       VK_SUCCESS) {
     device_->logger().warning("pipeline cache {} was refused by the driver; starting afresh",
@@ -238,10 +237,9 @@ Result<VkPipelineLayout> PipelineLibrary::layout_locked(uint32_t push_bytes) {
     if (bytes == push_bytes) return layout;
   }
   const VkPushConstantRange range{VK_SHADER_STAGE_COMPUTE_BIT, 0, push_bytes};
-  VkPipelineLayoutCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO;
-  info.pushConstantRangeCount = push_bytes > 0 ? 1 : 0;
-  info.pPushConstantRanges = &range;
+  VkPipelineLayoutCreateInfo info{.sType = VK_STRUCTURE_TYPE_PIPELINE_LAYOUT_CREATE_INFO,
+                                  .pushConstantRangeCount = push_bytes > 0 ? 1u : 0u,
+                                  .pPushConstantRanges = &range};
   layouts_.reserve(layouts_.size() + 1);
   VkPipelineLayout layout = VK_NULL_HANDLE;
   const VkResult result =
@@ -272,21 +270,19 @@ Result<VkPipeline> PipelineLibrary::compile_one(const Pipeline& pipeline,
         {id, static_cast<uint32_t>(values.size() * sizeof(uint32_t)), sizeof(uint32_t)});
     values.push_back(value);
   }
-  VkShaderModuleCreateInfo module_info{};
-  module_info.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO;
-  module_info.codeSize = pipeline.module_.words.size_bytes();
-  module_info.pCode = pipeline.module_.words.data();
+  VkShaderModuleCreateInfo module_info{.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
+                                       .codeSize = pipeline.module_.words.size_bytes(),
+                                       .pCode = pipeline.module_.words.data()};
   VkShaderModule module = VK_NULL_HANDLE;
   VkResult result = fn.vkCreateShaderModule(device_->handle(), &module_info, nullptr, &module);
   if (result != VK_SUCCESS) return device_->error_of(result, "loading shader " + pipeline.label_);
 
   const VkSpecializationInfo specialization{static_cast<uint32_t>(entries.size()), entries.data(),
                                             values.size() * sizeof(uint32_t), values.data()};
-  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{};
-  subgroup.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO;
-  subgroup.requiredSubgroupSize = pipeline.subgroup_size_;
-  VkComputePipelineCreateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO;
+  VkPipelineShaderStageRequiredSubgroupSizeCreateInfo subgroup{
+      .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
+      .requiredSubgroupSize = pipeline.subgroup_size_};
+  VkComputePipelineCreateInfo info{.sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO};
   if (capture_statistics) info.flags = VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
   info.stage.sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_CREATE_INFO;
   if (pipeline.full_subgroups_) {
@@ -390,14 +386,13 @@ Result<std::vector<PipelineStatistic>> PipelineLibrary::statistics(const Pipelin
                       pipeline.label());
   }
   // A compute pipeline is one executable.
-  VkPipelineExecutableInfoKHR info{};
-  info.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR;
-  info.pipeline = pipeline.handle();
+  VkPipelineExecutableInfoKHR info{.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_INFO_KHR,
+                                   .pipeline = pipeline.handle()};
   uint32_t count = 0;
   VkResult result =
       fn.vkGetPipelineExecutableStatisticsKHR(device_->handle(), &info, &count, nullptr);
-  VkPipelineExecutableStatisticKHR empty{};
-  empty.sType = VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR;
+  VkPipelineExecutableStatisticKHR empty{.sType =
+                                             VK_STRUCTURE_TYPE_PIPELINE_EXECUTABLE_STATISTIC_KHR};
   std::vector<VkPipelineExecutableStatisticKHR> rows(count, empty);
   if (result == VK_SUCCESS) {
     result = fn.vkGetPipelineExecutableStatisticsKHR(device_->handle(), &info, &count, rows.data());

@@ -207,9 +207,9 @@ void plan_features(const DeviceSnapshot& snapshot, const PlanOptions& options, D
   for (const Dependency& dependency : kDependencies) {
     if (!(plan.features.*dependency.member) || plan.features.*dependency.needs) continue;
     plan.features.*dependency.member = false;
-    const auto capability = std::find_if(
-        plan.optional.begin(), plan.optional.end(),
-        [&](const OptionalCapability& c) { return c.name == name_of(dependency.member); });
+    const auto capability = std::ranges::find_if(plan.optional, [&](const OptionalCapability& c) {
+      return c.name == name_of(dependency.member);
+    });
     capability->enabled = false;
     capability->reason = fmt::format("needs {}, which is off", name_of(dependency.needs));
   }
@@ -335,7 +335,7 @@ void plan_queue(const DeviceSnapshot& snapshot, const PlanOptions& options, Devi
 Status check_options(const PlanOptions& options) {
   const std::vector<std::string> known = withdrawable_features();
   for (const std::string& name : options.disable) {
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
+    if (std::ranges::find(known, name) == known.end()) {
       return make_error(ErrorCode::kInvalidArgument,
                         "cannot withdraw \"{}\": not an optional feature (those are {})", name,
                         fmt::join(known, ", "));
@@ -409,7 +409,7 @@ Status plan_memory(const DeviceSnapshot& snapshot, uint32_t allowed_types, Devic
   const auto local = [](const MemoryHeap& heap) { return heap.device_local; };
   plan.unified_memory =
       snapshot.type == DeviceType::kIntegrated || snapshot.type == DeviceType::kCpu ||
-      (std::all_of(snapshot.heaps.begin(), snapshot.heaps.end(), local) &&
+      (std::ranges::all_of(snapshot.heaps, local) &&
        plan.domain(MemoryDomain::kUpload).heap == plan.domain(MemoryDomain::kDevice).heap);
 
   plan.device_budget_bytes =

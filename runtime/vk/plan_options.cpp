@@ -113,7 +113,7 @@ Status withdraw(std::string_view word, std::string_view name, PlanOptions& optio
   for (const ShortName& row : kShortNames) {
     if (row.name == name) add(row.feature);
   }
-  if (std::find(features.begin(), features.end(), name) != features.end()) add(name);
+  if (std::ranges::find(features, name) != features.end()) add(name);
   if (!known) return unknown_word(word);
   return {};
 }

@@ -19,8 +19,8 @@ Status Profiler::add(const RecordedWork& work) {
 
 std::string Profiler::table() const {
   std::vector<std::pair<std::string, Row>> sorted(rows_.begin(), rows_.end());
-  std::sort(sorted.begin(), sorted.end(),
-            [](const auto& a, const auto& b) { return a.second.time_ns > b.second.time_ns; });
+  std::ranges::sort(
+      sorted, [](const auto& a, const auto& b) { return a.second.time_ns > b.second.time_ns; });
   double total_ns = 0;
   for (const auto& [label, row] : sorted) total_ns += row.time_ns;
   std::string text = fmt::format("{:<32} {:>8} {:>12} {:>7} {:>9} {:>9}\n", "kernel", "calls", "ms",

@@ -179,7 +179,7 @@ void Recorder::add(Command command, std::span<const Access> accesses) {
   for (const Access& access : accesses) {
     if (access.range.empty()) continue;
     const auto conflicts = [&](const Access& earlier) { return conflict(earlier, access); };
-    if (std::any_of(since_barrier_.begin(), since_barrier_.end(), conflicts)) {
+    if (std::ranges::any_of(since_barrier_, conflicts)) {
       command.barrier_before = true;
       since_barrier_.clear();
       break;
@@ -205,10 +205,8 @@ VkPipelineStageFlags2 Recorder::stages_of(const Command& command) {
 /// out: a barrier from compute to compute need not empty the units that copy, nor the host's view.
 void Recorder::emit_barrier(VkCommandBuffer commands, VkPipelineStageFlags2 from,
                             VkPipelineStageFlags2 to) const {
-  VkMemoryBarrier2 memory{};
-  memory.sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2;
-  memory.srcStageMask = from;
-  memory.dstStageMask = to;
+  VkMemoryBarrier2 memory{
+      .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER_2, .srcStageMask = from, .dstStageMask = to};
   if ((from & VK_PIPELINE_STAGE_2_COMPUTE_SHADER_BIT) != 0) {
     memory.srcAccessMask |= VK_ACCESS_2_SHADER_WRITE_BIT;
   }
@@ -225,10 +223,9 @@ void Recorder::emit_barrier(VkCommandBuffer commands, VkPipelineStageFlags2 from
     memory.dstAccessMask |= VK_ACCESS_2_INDIRECT_COMMAND_READ_BIT;
   }
   if ((to & VK_PIPELINE_STAGE_2_HOST_BIT) != 0) memory.dstAccessMask |= VK_ACCESS_2_HOST_READ_BIT;
-  VkDependencyInfo dependency{};
-  dependency.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO;
-  dependency.memoryBarrierCount = 1;
-  dependency.pMemoryBarriers = &memory;
+  VkDependencyInfo dependency{.sType = VK_STRUCTURE_TYPE_DEPENDENCY_INFO,
+                              .memoryBarrierCount = 1,
+                              .pMemoryBarriers = &memory};
   device_->fn().vkCmdPipelineBarrier2(commands, &dependency);
 }
 
@@ -323,19 +320,17 @@ RecordedWork::Timed Recorder::timed() const {
 
 Status Recorder::create_pools(RecordedWork& work) const {
   const DeviceFunctions& fn = device_->fn();
-  VkCommandPoolCreateInfo pool_info{};
-  pool_info.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO;
-  pool_info.queueFamilyIndex = device_->plan().queue_family;
+  VkCommandPoolCreateInfo pool_info{.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
+                                    .queueFamilyIndex = device_->plan().queue_family};
   VkResult result = fn.vkCreateCommandPool(device_->handle(), &pool_info, nullptr, &work.pool_);
   if (result != VK_SUCCESS) return device_->error_of(result, "creating a command pool");
 
   if (work.timed_ == RecordedWork::Timed::kNothing) return {};
   const bool span = work.timed_ == RecordedWork::Timed::kSpan;
   const size_t n_pairs = span ? 1 : std::max<size_t>(commands_.size(), 1);  // or fewer segments
-  VkQueryPoolCreateInfo query_info{};
-  query_info.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO;
-  query_info.queryType = VK_QUERY_TYPE_TIMESTAMP;
-  query_info.queryCount = static_cast<uint32_t>(2 * n_pairs);
+  VkQueryPoolCreateInfo query_info{.sType = VK_STRUCTURE_TYPE_QUERY_POOL_CREATE_INFO,
+                                   .queryType = VK_QUERY_TYPE_TIMESTAMP,
+                                   .queryCount = static_cast<uint32_t>(2 * n_pairs)};
   result = fn.vkCreateQueryPool(device_->handle(), &query_info, nullptr, &work.queries_);
   if (result != VK_SUCCESS) return device_->error_of(result, "creating a query pool");
   return {};
@@ -343,17 +338,15 @@ Status Recorder::create_pools(RecordedWork& work) const {
 
 Status Recorder::begin_segment(RecordedWork& work) const {
   const DeviceFunctions& fn = device_->fn();
-  VkCommandBufferAllocateInfo info{};
-  info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-  info.commandPool = work.pool_;
-  info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-  info.commandBufferCount = 1;
+  VkCommandBufferAllocateInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                   .commandPool = work.pool_,
+                                   .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                   .commandBufferCount = 1};
   VkCommandBuffer commands = VK_NULL_HANDLE;
   VkResult result = fn.vkAllocateCommandBuffers(device_->handle(), &info, &commands);
   if (result != VK_SUCCESS) return device_->error_of(result, "allocating a command buffer");
   work.segments_.push_back({.commands = commands});
-  VkCommandBufferBeginInfo begin{};
-  begin.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO;
+  VkCommandBufferBeginInfo begin{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_BEGIN_INFO};
   result = fn.vkBeginCommandBuffer(commands, &begin);
   if (result != VK_SUCCESS) return device_->error_of(result, "starting a command buffer");
   if (options_.time_segments) {

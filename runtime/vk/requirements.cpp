@@ -100,7 +100,7 @@ Requirement extension(std::string_view name) {
 }
 
 bool contains(std::span<const std::string> names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ class Reader {
       return malformed(words_.size(), "not exactly one compute entry point");
     }
     for (const auto& [id, spec_id] : spec_ids_) info_.spec_constant_ids.push_back(spec_id);
-    std::sort(info_.spec_constant_ids.begin(), info_.spec_constant_ids.end());
+    std::ranges::sort(info_.spec_constant_ids);
     PUMICE_TRY_STATUS(workgroup());
     PUMICE_TRY_STATUS(push_constants());
     return std::move(info_);
@@ -88,32 +88,16 @@ class Reader {
   using Operands = std::span<const uint32_t>;
 
   static uint32_t least_operands(uint32_t op) {
-    switch (op) {
-      case kOpExtension:
-      case kOpCapability:
-      case kOpTypeStruct:
-        return 1;
-      case kOpTypeFloat:
-      case kOpDecorate:
-      case kOpExecutionMode:
-      case kOpExecutionModeId:
-      case kOpConstantComposite:
-      case kOpSpecConstantComposite:
-        return 2;
-      case kOpTypeInt:
-      case kOpTypeVector:
-      case kOpTypeMatrix:
-      case kOpTypeArray:
-      case kOpTypePointer:
-      case kOpEntryPoint:
-      case kOpConstant:
-      case kOpSpecConstant:
-      case kOpVariable:
-      case kOpMemberDecorate:
-        return 3;
-      default:
-        return 0;
-    }
+    constexpr std::pair<uint32_t, uint32_t> kLeast[] = {
+        {kOpExtension, 1},       {kOpCapability, 1},        {kOpTypeStruct, 1},
+        {kOpTypeFloat, 2},       {kOpDecorate, 2},          {kOpExecutionMode, 2},
+        {kOpExecutionModeId, 2}, {kOpConstantComposite, 2}, {kOpSpecConstantComposite, 2},
+        {kOpTypeInt, 3},         {kOpTypeVector, 3},        {kOpTypeMatrix, 3},
+        {kOpTypeArray, 3},       {kOpTypePointer, 3},       {kOpEntryPoint, 3},
+        {kOpConstant, 3},        {kOpSpecConstant, 3},      {kOpVariable, 3},
+        {kOpMemberDecorate, 3}};
+    const auto* known = std::ranges::find(kLeast, op, &std::pair<uint32_t, uint32_t>::first);
+    return known == std::end(kLeast) ? 0 : known->second;
   }
 
   Status instruction(size_t at, uint32_t op, Operands operands) {
@@ -334,7 +318,7 @@ class Reader {
 }  // namespace
 
 bool ShaderInfo::has_capability(uint32_t capability) const {
-  return std::find(capabilities.begin(), capabilities.end(), capability) != capabilities.end();
+  return std::ranges::find(capabilities, capability) != capabilities.end();
 }
 
 bool ShaderInfo::has_spec_constant(uint32_t id) const {

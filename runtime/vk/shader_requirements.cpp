@@ -69,9 +69,8 @@ std::string missing_capability(uint32_t number, const DevicePlan& plan) {
     if (known.number != number) continue;
     if (plan.features.*known.member) return {};
     const auto names = feature_names();
-    const auto feature = std::find_if(names.begin(), names.end(), [&](const FeatureName& name) {
-      return name.member == known.member;
-    });
+    const auto feature = std::ranges::find_if(
+        names, [&](const FeatureName& name) { return name.member == known.member; });
     return std::string(feature->name);
   }
   return fmt::format("SPIR-V capability {}", number);
@@ -84,7 +83,7 @@ std::vector<std::string> missing_capabilities(std::span<const uint32_t> capabili
   std::vector<std::string> missing;
   for (const uint32_t number : capabilities) {
     std::string name = missing_capability(number, plan);
-    if (!name.empty() && std::find(missing.begin(), missing.end(), name) == missing.end()) {
+    if (!name.empty() && std::ranges::find(missing, name) == missing.end()) {
       missing.push_back(std::move(name));
     }
   }

@@ -144,10 +144,10 @@ void read_properties(const InstanceFunctions& fn, VkPhysicalDevice device, Devic
 
 void read_memory(const InstanceFunctions& fn, VkPhysicalDevice device, DeviceSnapshot& out) {
   const bool has_budget = out.has_extension(VK_EXT_MEMORY_BUDGET_EXTENSION_NAME);
-  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{};
-  budget.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT;
-  VkPhysicalDeviceMemoryProperties2 memory{};
-  memory.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
+  VkPhysicalDeviceMemoryBudgetPropertiesEXT budget{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+  VkPhysicalDeviceMemoryProperties2 memory{
+      .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2};
   fn.vkGetPhysicalDeviceMemoryProperties2(device, &memory);
   const VkPhysicalDeviceMemoryProperties& properties = memory.memoryProperties;
   // RADV's null device crashes when asked for the budget of memory it has not (gfx1201).
@@ -172,8 +172,7 @@ void read_memory(const InstanceFunctions& fn, VkPhysicalDevice device, DeviceSna
 void read_queues(const InstanceFunctions& fn, VkPhysicalDevice device, DeviceSnapshot& out) {
   uint32_t count = 0;
   fn.vkGetPhysicalDeviceQueueFamilyProperties2(device, &count, nullptr);
-  VkQueueFamilyProperties2 empty{};
-  empty.sType = VK_STRUCTURE_TYPE_QUEUE_FAMILY_PROPERTIES_2;
+  VkQueueFamilyProperties2 empty{.sType = VK_STRUCTURE_TYPE_QUEUE_FAMILY_PROPERTIES_2};
   std::vector<VkQueueFamilyProperties2> families(count, empty);
   fn.vkGetPhysicalDeviceQueueFamilyProperties2(device, &count, families.data());
   for (const VkQueueFamilyProperties2& family : families) {
@@ -201,7 +200,7 @@ Status read_extensions(const InstanceFunctions& fn, VkPhysicalDevice device, Dev
   for (const VkExtensionProperties& extension : extensions) {
     out.extensions.emplace_back(extension.extensionName);
   }
-  std::sort(out.extensions.begin(), out.extensions.end());
+  std::ranges::sort(out.extensions);
   return {};
 }
 
@@ -295,7 +294,7 @@ std::string format_api_version(uint32_t version) {
 std::span<const FeatureName> feature_names() { return kFeatureNames; }
 
 bool DeviceSnapshot::has_extension(std::string_view extension) const {
-  return std::find(extensions.begin(), extensions.end(), extension) != extensions.end();
+  return std::ranges::find(extensions, extension) != extensions.end();
 }
 
 Result<DeviceSnapshot> take_snapshot(const InstanceFunctions& functions, VkPhysicalDevice device) {

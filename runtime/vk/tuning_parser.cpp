@@ -2,10 +2,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <utility>
 
+#include "base/ascii.hpp"
 #include "vk/tuning_rows.hpp"
 
 namespace pumice::vk {
@@ -39,19 +39,11 @@ Words split(std::string_view text, std::string_view separators) {
   }
 }
 
-template <typename Number>
-std::optional<Number> parse_number(std::string_view text) {
-  Number value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::optional<TuningSize> parse_size(std::string_view text) {
   TuningSize size = {};
   for (size_t i = 0; i < size.size(); ++i) {
     const size_t dot = text.find('.');
-    const auto number = parse_number<uint64_t>(text.substr(0, dot));
+    const auto number = parse_whole<uint64_t>(text.substr(0, dot));
     if (!number) return std::nullopt;
     size[i] = *number;
     if (dot == std::string_view::npos) return size;
@@ -72,9 +64,7 @@ class Parser {
   Status parse(std::string_view text, bool declares) {
     while (!text.empty()) {
       ++line_;
-      const size_t end = std::min(text.find('\n'), text.size());
-      PUMICE_TRY_STATUS(parse_line(text.substr(0, end), declares));
-      text.remove_prefix(std::min(end + 1, text.size()));
+      PUMICE_TRY_STATUS(parse_line(take_part(text, '\n'), declares));
     }
     return {};
   }
@@ -154,7 +144,7 @@ class Parser {
     for (size_t i = 1; i < words.size(); ++i) {
       std::string word = words[i];
       if (in_values) {
-        const auto value = parse_number<uint32_t>(word);
+        const auto value = parse_whole<uint32_t>(word);
         if (!value) return error("\"{}\" is not a number", word);
         number.values.push_back(*value);
         continue;
@@ -295,7 +285,7 @@ class Parser {
     std::vector<TuningRow> more;
     for (const TuningRow& row : made) {
       for (const std::string& word : values) {
-        const auto value = parse_number<uint32_t>(word);
+        const auto value = parse_whole<uint32_t>(word);
         if (!value || std::ranges::find(number->values, *value) == number->values.end()) {
           return error("{} is one of {}, not \"{}\"", name, fmt::join(number->values, ", "), word);
         }

@@ -40,9 +40,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
   CausalConv::Args args{.x_stride = x_stride, .y_stride = y_stride, .rows = rows, .n = n};
   PUMICE_TRY(args.x, bed.input(x));
   PUMICE_TRY(args.weight, bed.input(weight));
-  if (test.bias) {
-    PUMICE_TRY(args.bias, bed.input(bias));
-  }
+  PUMICE_TRY(args.bias, bed.input_if(test.bias, bias));
   PUMICE_TRY(args.y, bed.output(size_t{rows} * y_stride * 4));
   PUMICE_TRY(const StateCase::Memory memory, states.memory(bed));
   args.items = memory.items;

@@ -3,9 +3,9 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cctype>
 #include <numeric>
 
+#include "base/ascii.hpp"
 #include "format/resident_layout.hpp"
 
 namespace pumice::ops {
@@ -27,10 +27,7 @@ XRoute tuned_x_route(const TuningTarget& target) {
 
 std::string linear_module_name(std::string_view op, const WeightType& type,
                                std::string_view variant) {
-  std::string name(type.shaders);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return fmt::format("{}.{}.{}", op, name, variant);
+  return fmt::format("{}.{}.{}", op, lower_case(type.shaders), variant);
 }
 
 void check_linear_args(const LinearArgs& args) {

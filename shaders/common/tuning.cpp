@@ -1,9 +1,9 @@
 #include "shaders/common/tuning.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <utility>
 
+#include "base/ascii.hpp"
 #include "base/check.hpp"
 
 namespace pumice::ops {
@@ -34,11 +34,7 @@ std::span<const vk::TuningTable> tuning_tables() {
   return kTables;
 }
 
-std::string tuning_word(const WeightType& type) {
-  std::string word(type.name);
-  std::ranges::transform(word, word.begin(), [](unsigned char c) { return std::tolower(c); });
-  return word;
-}
+std::string tuning_word(const WeightType& type) { return lower_case(type.name); }
 
 std::vector<const vk::TuningRow*> tuning_rows(const TuningTarget& target, std::string_view table,
                                               vk::TuningFacts shape) {

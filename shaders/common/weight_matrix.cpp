@@ -99,7 +99,7 @@ Status repack_on_threads(std::span<const WeightSource> sources, uint64_t first, 
 }  // namespace
 
 bool can_stack(std::span<const WeightSource> sources) {
-  return !sources.empty() && std::all_of(sources.begin(), sources.end(), [&](const auto& source) {
+  return !sources.empty() && std::ranges::all_of(sources, [&](const auto& source) {
     return source.type == sources[0].type && source.n_cols == sources[0].n_cols &&
            (sources.size() == 1 || source.n_rows % kRowGroup == 0);
   });

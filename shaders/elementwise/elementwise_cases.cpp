@@ -162,9 +162,7 @@ Result<PreparedOp> prepare(OpBed& bed, const NamedKind& named, const Shape& shap
   if (shape.target != Target::kB) {
     PUMICE_TRY(args.b, bed.input(b));
   }
-  if (shape.gather) {
-    PUMICE_TRY(args.row_index, bed.input(row_index));
-  }
+  PUMICE_TRY(args.row_index, bed.input_if(shape.gather, row_index));
   PUMICE_TRY(const Elementwise op, Elementwise::plan(bed.pipelines(), kind));
 
   // Between rows of y lies what lay there before: padding of an input, or nothing written.

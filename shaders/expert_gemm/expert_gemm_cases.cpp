@@ -130,10 +130,8 @@ Result<PreparedOp> prepare_pairs(OpBed& bed, const WeightType& type, const PairS
   ExpertGemm::Groups groups{
       .rows = shape.rows, .n_used = shape.n_used, .n_experts = shape.n_experts};
   PUMICE_TRY(groups.range, bed.output(op.range_bytes(groups)));
-  vk::BufferRange scratch;
-  if (const uint64_t bytes = op.x_bytes(shape.x_of_ranks ? n_pairs : shape.rows, k); bytes > 0) {
-    PUMICE_TRY(scratch, bed.output(bytes));
-  }
+  PUMICE_TRY(const vk::BufferRange scratch,
+             bed.scratch(op.x_bytes(shape.x_of_ranks ? n_pairs : shape.rows, k)));
   const uint32_t y_stride = shape.n + 3;
   const size_t y_floats = size_t{n_pairs - 1} * y_stride + shape.n;
   PUMICE_TRY(const vk::BufferRange y_range, bed.output(y_floats * 4));

@@ -56,10 +56,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
     ExpertGemm::Groups groups{
         .rows = shape.rows, .n_used = shape.n_used, .n_experts = shape.n_experts};
     PUMICE_TRY(groups.range, bed.output(op.range_bytes(groups)));
-    vk::BufferRange scratch;
-    if (const uint64_t bytes = op.x_bytes(shape.rows, shape.k); bytes > 0) {
-      PUMICE_TRY(scratch, bed.output(bytes));
-    }
+    PUMICE_TRY(const vk::BufferRange scratch, bed.scratch(op.x_bytes(shape.rows, shape.k)));
     record = [=](vk::Recorder& recorder) {
       op.record_groups(recorder, routes_range, groups);
       op.record(recorder, {.weights = matrix,

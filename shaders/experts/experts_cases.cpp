@@ -273,8 +273,7 @@ Result<PreparedOp> prepare_sum(OpBed& bed, uint32_t rows, uint32_t n_used, uint3
     y.reference.push_back(sum);
     y.bound.push_back((n_used + 1) * 0x1p-24 * magnitude);
   }
-  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
-                    .expected = {std::move(y)}};
+  return prepared_op(op, args, {std::move(y)});
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include <algorithm>
+#include <cmath>
 #include <optional>
 
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/gemm/gemm.hpp"
-#include "shaders/gemm/gemm_i8_cases.hpp"
+#include "shaders/quantize_x/quantize_x.hpp"
+#include "shaders/quantize_x/quantized_reference.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -75,6 +77,87 @@ LinearVariant case_variant(const Tested& tested) {
   };
 }
 
+constexpr uint32_t kBlock = QuantizedX::kBlockCols;
+
+/// The product of the weights and x as quantised. Per block of 32 columns the kernel rounds a
+/// handful of terms, scale * sum(q p) and offset * sum(p), and then adds the block to the sum: at
+/// most n_blocks
+/// + 6 roundings on the way of each term, 2^-24 each, which add like errors of random sign (see
+/// linear_reference). A weight is scale * q + offset, terms that may cancel; but a block of random
+/// weights holds one whose q is near 0 and one whose q is near the largest, so that |offset| is
+/// about the largest |w| at most and |scale * q| at most twice that.
+void reference_i8(const QuantizedReference& x, const RandomWeights& weights, Expectation& y) {
+  constexpr double kLambda = 6;
+  const uint32_t n_blocks = weights.n_cols / kBlock;
+  const double relative = kLambda * std::sqrt(n_blocks + 6.0) * 0x1p-24;
+  for (uint32_t row = 0; row < x.n_rows; ++row) {
+    for (uint32_t n = 0; n < weights.n_rows; ++n) {
+      double sum = 0;
+      double magnitude = 0;
+      for (uint32_t block = 0; block < n_blocks; ++block) {
+        double largest_weight = 0;
+        double x_magnitude = 0;
+        for (uint32_t col = block * kBlock; col < (block + 1) * kBlock; ++col) {
+          const double w = weights.values[size_t{n} * weights.n_cols + col];
+          const double value = x.value(row, col);
+          sum += w * value;
+          x_magnitude += std::abs(value);
+          largest_weight = std::max(largest_weight, std::abs(w));
+        }
+        magnitude += 3 * largest_weight * x_magnitude;
+      }
+      y.reference.push_back(sum);
+      y.bound.push_back(relative * magnitude);
+    }
+  }
+}
+
+Result<PreparedOp> prepare_i8(OpBed& bed, const WeightType& type, const LinearShape& shape) {
+  const RandomWeights weights(type, shape.n, shape.k, 1);
+  const PaddedInput input(shape.rows, shape.k);
+  const QuantizedReference quantized(input.values, shape.rows, shape.k, input.stride);
+  const WeightSource source = weights.source();
+  PUMICE_TRY(const auto uploaded,
+             upload_weights(bed, std::span(&source, 1), bed.device()->plan().slab_bytes));
+  PUMICE_TRY(const vk::BufferRange x, bed.input(quantized.words));
+  PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{shape.rows} * shape.n * 4));
+  const std::vector<GemmVariant> variants =
+      gemm_variants(bed.device()->plan(), Math::kI8, XRoute::kPortable);
+  PUMICE_TRY(const Gemm op, Gemm::plan(bed.pipelines(), type, variants));
+  Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
+  reference_i8(quantized, weights, y);
+  return PreparedOp{.record =
+                        [=](vk::Recorder& recorder) {
+                          op.record(recorder, {.weights = uploaded->matrix,
+                                               .x = x,
+                                               .x_stride = shape.k,
+                                               .y = y_range,
+                                               .y_stride = shape.n,
+                                               .rows = shape.rows});
+                        },
+                    .expected = {std::move(y)}};
+}
+
+std::vector<OpCase> i8_cases() {
+  constexpr LinearShape kShapes[] = {{1, 1, 256},     {3, 7, 512},           {9, 33, 768, true},
+                                     {31, 65, 4096},  {33, 100, 1024, true}, {129, 257, 256},
+                                     {17, 512, 1280}, {40, 130, 32}};
+  std::vector<OpCase> cases;
+  for (const WeightType* type : linear_types()) {
+    if (!find_spirv(linear_module_name("gemm", *type, "i8")).ok()) continue;
+    for (LinearShape shape : kShapes) {
+      if (!shape.every_type && !takes_all_shapes(*type)) continue;
+      shape.k = (shape.k + type->block_elements - 1) / type->block_elements * type->block_elements;
+      cases.push_back(
+          {.op = "gemm",
+           .name = fmt::format("{} i8 rows={} n={} k={}", type->name, shape.rows, shape.n, shape.k),
+           .prepare = [=](OpBed& bed) { return prepare_i8(bed, *type, shape); },
+           .supported = [](const vk::DevicePlan& plan) { return plan.features.integer_dot; }});
+    }
+  }
+  return cases;
+}
+
 }  // namespace
 
 std::vector<OpCase> gemm_cases() {
@@ -89,7 +172,7 @@ std::vector<OpCase> gemm_cases() {
     variants.push_back(case_variant(tested));
   }
   std::vector<OpCase> cases = linear_cases_of("gemm", kShapes, variants);
-  std::ranges::move(gemm_i8_cases(), std::back_inserter(cases));
+  std::ranges::move(i8_cases(), std::back_inserter(cases));
   return cases;
 }
 

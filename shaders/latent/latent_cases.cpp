@@ -54,8 +54,7 @@ Result<PreparedOp> prepare_rows(OpBed& bed, const RowsCase& test) {
                                                 size_t{test.n_keys} * test.head_dim);
   y.reference.assign(wanted.begin(), wanted.end());
   y.bound.assign(wanted.size(), 0);
-  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
-                    .expected = {std::move(y)}};
+  return prepared_op(op, args, {std::move(y)});
 }
 
 // ---- latent_heads
@@ -133,8 +132,7 @@ Result<PreparedOp> prepare_heads(OpBed& bed, const HeadsCase& test) {
     }
     return values;
   };
-  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
-                    .expected = {std::move(kv)}};
+  return prepared_op(op, args, {std::move(kv)});
 }
 
 // ---- head_transpose

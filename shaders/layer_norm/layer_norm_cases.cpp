@@ -1,11 +1,40 @@
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "shaders/layer_norm/layer_norm.hpp"
-#include "shaders/layer_norm/layer_norm_reference.hpp"
 #include "shaders/op_case.hpp"
 
 namespace pumice::ops {
 namespace {
+
+/// One row: x += residual, y = (x - mean) / sqrt(variance + eps) * weight + bias; residual and bias
+/// may be null. `bound` receives what a kernel in fp32 may miss each y by.
+void layer_norm_row(std::span<double> x, const float* residual, const float* weight,
+                    const float* bias, float eps, double* y, double* bound) {
+  const auto n = static_cast<double>(x.size());
+  double mean = 0;
+  double rounding = 0;  // the largest of x + residual
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (residual != nullptr) {
+      x[i] += residual[i];
+      rounding = std::max(rounding, 0x1p-24 * std::abs(x[i]));
+    }
+    mean += x[i] / n;
+  }
+  double variance = 0;
+  for (const double value : x) variance += (value - mean) * (value - mean) / n;
+  const double scale = 1 / std::sqrt(variance + eps);
+  for (size_t i = 0; i < x.size(); ++i) {
+    const double normed = (x[i] - mean) * scale * weight[i];
+    y[i] = normed + (bias != nullptr ? bias[i] : 0.0f);
+    // Roundings relative to deviations of about one, whatever the mean: those of the two means, of
+    // the sum of squares, of a division, a square root and five products and sums. A rounded
+    // x + residual moves its own deviation, and all of them the mean.
+    bound[i] = 3e-6 * std::abs(normed) + 0x1p-23 * std::abs(y[i]) +
+               (1e-6 + 2 * rounding * scale) * std::abs(weight[i]);
+  }
+}
 
 struct Shape {
   uint32_t rows;
@@ -42,16 +71,10 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   // x may be updated in place, so a pristine copy is restored before each run.
   PUMICE_TRY(const vk::BufferRange pristine, bed.input(x));
   PUMICE_TRY(args.x, bed.output(x.size() * 4));
-  if (shape.residual) {
-    PUMICE_TRY(args.residual, bed.input(residual));
-  }
+  PUMICE_TRY(args.residual, bed.input_if(shape.residual, residual));
   PUMICE_TRY(args.weight, bed.input(weight));
-  if (shape.bias) {
-    PUMICE_TRY(args.bias, bed.input(bias));
-  }
-  if (shape.gather) {
-    PUMICE_TRY(args.row_index, bed.input(row_index));
-  }
+  PUMICE_TRY(args.bias, bed.input_if(shape.bias, bias));
+  PUMICE_TRY(args.row_index, bed.input_if(shape.gather, row_index));
   if (shape.in_place) {
     args.y = args.x;
   } else {
@@ -81,12 +104,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
     }
     expected.push_back(std::move(sums));
   }
-  return PreparedOp{.record =
-                        [=](vk::Recorder& recorder) {
-                          recorder.copy(pristine, args.x);
-                          op.record(recorder, args);
-                        },
-                    .expected = std::move(expected)};
+  return prepared_op(op, args, std::move(expected), args.x, pristine);
 }
 
 }  // namespace
@@ -109,6 +127,20 @@ std::vector<OpCase> layer_norm_cases() {
                              shape.residual ? " residual" : "", shape.gather ? " gather" : "",
                              shape.in_place ? " in place" : ""),
          .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
+  }
+  return cases;
+}
+
+std::vector<OpCase> layer_norm_bench_cases(const BenchScale& scale) {
+  std::vector<OpCase> cases;
+  for (const uint32_t rows : {1u, scale.small ? 64u : 512u}) {
+    for (const uint32_t n : {768u, 2560u}) {  // BERT, Phi-2
+      if (scale.small && n > 768) continue;
+      const Shape shape{.rows = rows, .n = n, .residual = true};
+      cases.push_back({.op = "layer_norm",
+                       .name = fmt::format("rows={} n={} residual", rows, n),
+                       .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
+    }
   }
   return cases;
 }

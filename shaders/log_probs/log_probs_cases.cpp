@@ -106,8 +106,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
     }
     return values;
   };
-  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
-                    .expected = {std::move(expected)}};
+  return prepared_op(op, args, {std::move(expected)});
 }
 
 }  // namespace

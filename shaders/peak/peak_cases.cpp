@@ -34,8 +34,7 @@ Result<PreparedOp> prepare_memory(OpBed& bed, PeakMemory::Kind kind, uint32_t n_
       expected.words[workgroup * kLanes + unit % kLanes] ^= words[i];
     }
   }
-  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
-                    .expected = {std::move(expected)}};
+  return prepared_op(op, args, {std::move(expected)});
 }
 
 /// After the steps a chain is at 2 - (2 - start) * 2^-steps for a = 1/2, b = 1: exact in fp32 after
@@ -59,9 +58,8 @@ Result<PreparedOp> prepare_float(OpBed& bed, PeakArithmetic::Kind kind) {
   PUMICE_TRY(args.y, bed.output(sums.size() * 4));
   PUMICE_TRY(const PeakArithmetic op, PeakArithmetic::plan(bed.pipelines(), kind));
   const double bound = kind == PeakArithmetic::Kind::kF16 ? 16 * 0x1p-9 : 1e-6;
-  return PreparedOp{
-      .record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
-      .expected = {{.name = "y", .output = args.y, .reference = sums, .bound = {bound}}}};
+  return prepared_op(op, args,
+                     {{.name = "y", .output = args.y, .reference = sums, .bound = {bound}}});
 }
 
 /// The packed signed bytes of two words, multiplied and added.
@@ -92,8 +90,7 @@ Result<PreparedOp> prepare_dot(OpBed& bed) {
   PUMICE_TRY(args.y, bed.output(sums.size() * 4));
   PUMICE_TRY(const PeakArithmetic op,
              PeakArithmetic::plan(bed.pipelines(), PeakArithmetic::Kind::kInt8Dot));
-  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
-                    .expected = {{.name = "y", .output = args.y, .words = sums}}};
+  return prepared_op(op, args, {{.name = "y", .output = args.y, .words = sums}});
 }
 
 /// `values` as elements of a type: the factors of a matrix product.
@@ -147,8 +144,7 @@ Result<PreparedOp> prepare_matrix(OpBed& bed, PeakMatrix::Type type) {
   PUMICE_TRY(args.factors, bed.input(encoded(factors, type)));
   PUMICE_TRY(args.y, bed.output(op.y_bytes(kWorkgroups)));
   y.output = args.y;
-  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
-                    .expected = {std::move(y)}};
+  return prepared_op(op, args, {std::move(y)});
 }
 
 Result<PreparedOp> prepare_touch(OpBed& bed) {

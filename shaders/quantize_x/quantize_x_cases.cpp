@@ -35,8 +35,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   const QuantizedReference expected(x, shape.rows, shape.k, stride);
   Expectation y{.name = "y", .output = args.y, .reference = {}, .bound = {}, .words = {}};
   y.words = expected.words;
-  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
-                    .expected = {std::move(y)}};
+  return prepared_op(op, args, {std::move(y)});
 }
 
 /// In halves: what float_to_half gives, but for what exceeds them.
@@ -58,8 +57,7 @@ Result<PreparedOp> prepare_halves(OpBed& bed, const Shape& shape) {
       y.words.push_back(half(row, col + 1) | half(row, col + 3) << 16);
     }
   }
-  return PreparedOp{.record = [=](vk::Recorder& recorder) { op.record(recorder, args); },
-                    .expected = {std::move(y)}};
+  return prepared_op(op, args, {std::move(y)});
 }
 
 }  // namespace

@@ -219,9 +219,7 @@ Result<PreparedOp> prepare_case(OpBed& bed, const RecurrenceCase& test, bool ben
   if (shape.delta) PUMICE_TRY_STATUS(upload(reference.beta, reference.beta_stride, args.beta));
   PUMICE_TRY(args.a, bed.input(reference.a));
   PUMICE_TRY(args.bias, bed.input(reference.bias));
-  if (shape.has_d) {
-    PUMICE_TRY(args.d, bed.input(reference.d));
-  }
+  PUMICE_TRY(args.d, bed.input_if(shape.has_d, reference.d));
   args.y.stride = n_values + (bench ? 0 : 2);
   PUMICE_TRY(args.y.range, bed.output(size_t{rows} * args.y.stride * 4));
   PUMICE_TRY(const StateCase::Memory memory, states.memory(bed));

@@ -56,7 +56,7 @@ Result<RmsNorm> RmsNorm::plan(vk::PipelineLibrary& pipelines, Variant variant) {
 
 const vk::Pipeline* RmsNorm::pipeline_for(uint32_t n, bool in_quads) const {
   const auto fitting =
-      std::find_if(wide_.begin(), wide_.end(), [n](const Wide& wide) { return n <= wide.most_n; });
+      std::ranges::find_if(wide_, [n](const Wide& wide) { return n <= wide.most_n; });
   return !in_quads || fitting == wide_.end() ? portable_ : fitting->pipeline;
 }
 

@@ -1,17 +1,37 @@
+#include <cmath>
+#include <optional>
+#include <span>
 
 #include "shaders/op_case.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
-#include "shaders/rms_norm/rms_norm_reference.hpp"
 
 namespace pumice::ops {
 namespace {
+
+/// One row: x += residual (if not null), y = x / sqrt(mean(x^2) + eps) * weight. `bound` receives
+/// what a kernel in fp32 may miss each y by.
+void rms_norm_row(std::span<double> x, const float* residual, const float* weight, float eps,
+                  double* y, double* bound) {
+  double sum = 0;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (residual != nullptr) x[i] += residual[i];
+    sum += x[i] * x[i];
+  }
+  const double scale = 1.0 / std::sqrt(sum / static_cast<double>(x.size()) + eps);
+  for (size_t i = 0; i < x.size(); ++i) {
+    y[i] = x[i] * scale * weight[i];
+    // Relative error of the scale (a sum of squares, so no cancellation) and of x + residual, which
+    // does cancel: hence the absolute part.
+    bound[i] = 2e-6 * std::abs(y[i]) + 1e-6 * scale * std::abs(weight[i]);
+  }
+}
 
 struct Shape {
   uint32_t rows;
   uint32_t n;
   bool residual = false;
   bool gather = false;
-  RmsNorm::Variant variant = RmsNorm::Variant::kPortable;
+  std::optional<RmsNorm::Variant> variant = RmsNorm::Variant::kPortable;  ///< none: the tuned one
   uint32_t n_groups = 1;
   uint32_t padding = 0;  ///< floats between the rows of x, and of y
   bool in_place = false;
@@ -42,21 +62,16 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   // x is updated in place, so a pristine copy is restored before each run.
   PUMICE_TRY(const vk::BufferRange pristine, bed.input(x));
   PUMICE_TRY(args.x, bed.output(x.size() * 4));
-  if (shape.residual) {
-    PUMICE_TRY(args.residual, bed.input(residual));
-  }
-  if (shape.weighted) {
-    PUMICE_TRY(args.weight, bed.input(weight));
-  }
+  PUMICE_TRY(args.residual, bed.input_if(shape.residual, residual));
+  PUMICE_TRY(args.weight, bed.input_if(shape.weighted, weight));
   if (shape.in_place) {
     args.y = args.x;
   } else {
     PUMICE_TRY(args.y, bed.output(uint64_t{shape.rows} * stride * 4));
   }
-  if (shape.gather) {
-    PUMICE_TRY(args.row_index, bed.input(row_index));
-  }
-  PUMICE_TRY(const RmsNorm op, RmsNorm::plan(bed.pipelines(), shape.variant));
+  PUMICE_TRY(args.row_index, bed.input_if(shape.gather, row_index));
+  PUMICE_TRY(const RmsNorm op, shape.variant ? RmsNorm::plan(bed.pipelines(), *shape.variant)
+                                             : RmsNorm::plan(bed.pipelines()));
 
   std::vector<double> expected_x(x.begin(), x.end());
   std::vector<double> expected_y(size_t{shape.rows} * stride, std::nan(""));  // not to be written
@@ -77,12 +92,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   if (!shape.in_place) {
     expected.push_back({.name = "x", .output = args.x, .reference = expected_x, .bound = {1e-6}});
   }
-  return PreparedOp{.record =
-                        [=](vk::Recorder& recorder) {
-                          recorder.copy(pristine, args.x);
-                          op.record(recorder, args);
-                        },
-                    .expected = std::move(expected)};
+  return prepared_op(op, args, std::move(expected), args.x, pristine);
 }
 
 }  // namespace
@@ -100,7 +110,7 @@ std::vector<OpCase> rms_norm_cases() {
          .prepare = [shape](OpBed& bed) { return prepare(bed, shape); },
          .supported =
              [shape](const vk::DevicePlan& plan) {
-               return RmsNorm::supported(plan, shape.variant);
+               return RmsNorm::supported(plan, *shape.variant);
              }});
   };
   for (const Shape& shape :
@@ -129,6 +139,20 @@ std::vector<OpCase> rms_norm_cases() {
     add(shape, "");
     shape.variant = RmsNorm::Variant::kWide;
     add(shape, "wide ");
+  }
+  return cases;
+}
+
+std::vector<OpCase> rms_norm_bench_cases(const BenchScale& scale) {
+  std::vector<OpCase> cases;
+  for (const uint32_t rows : {1u, scale.small ? 64u : 512u}) {
+    for (const uint32_t n : {2048u, 4096u}) {
+      if (scale.small && n > 2048) continue;
+      const Shape shape{.rows = rows, .n = n, .residual = true, .variant = std::nullopt};
+      cases.push_back({.op = "rms_norm",
+                       .name = fmt::format("rows={} n={} residual", rows, n),
+                       .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
+    }
   }
   return cases;
 }

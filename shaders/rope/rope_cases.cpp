@@ -54,12 +54,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
       set(second, x[second] * c, x[first] * s);
     }
   }
-  return PreparedOp{.record =
-                        [=](vk::Recorder& recorder) {
-                          recorder.copy(pristine, args.x);
-                          op.record(recorder, args);
-                        },
-                    .expected = {std::move(expected)}};
+  return prepared_op(op, args, {std::move(expected)}, args.x, pristine);
 }
 
 }  // namespace

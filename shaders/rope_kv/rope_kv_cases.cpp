@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <limits>
+#include <numeric>
 
 #include "shaders/common/paged_kv_case.hpp"
 #include "shaders/op_case.hpp"
@@ -31,9 +33,9 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
       shape.has_values) {  // beyond the range of a half, below it, and ties
     const float values[] = {1e6f,  -65519.0f,  1.3e-6f,    -3e-8f,
                             -0.0f, 0x1.002p0f, 0x1.006p0f, -0x1.0022p0f};
-    std::copy(std::begin(values), std::end(values), qkv.begin() + first_v);
+    std::ranges::copy(values, qkv.begin() + first_v);
   }
-  const uint32_t n_positions = *std::max_element(test.positions.begin(), test.positions.end()) + 1;
+  const uint32_t n_positions = *std::ranges::max_element(test.positions) + 1;
   PUMICE_TRY(const RopeFrequencies frequencies, rope_frequencies({.dims = shape.rope_dims}));
   std::vector<float> table(size_t{n_positions} * shape.rope_dims);
   fill_rope_table(frequencies, 0, table);
@@ -61,18 +63,12 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                     .table_stride = paged.table_stride(),
                     .layer_offset_bytes = paged.layout().layer_offset_bytes(kLayer),
                     .norm_eps = kEps};
-  if (shape.biases) {
-    PUMICE_TRY(args.bias, bed.input(bias));
-  }
-  if (shape.head_norms) {
-    PUMICE_TRY(args.q_norm, bed.input(q_norm));
-    PUMICE_TRY(args.k_norm, bed.input(k_norm));
-  }
+  PUMICE_TRY(args.bias, bed.input_if(shape.biases, bias));
+  PUMICE_TRY(args.q_norm, bed.input_if(shape.head_norms, q_norm));
+  PUMICE_TRY(args.k_norm, bed.input_if(shape.head_norms, k_norm));
   PUMICE_TRY(const vk::BufferRange pristine, bed.input(qkv));
   PUMICE_TRY(args.qkv, bed.output(qkv.size() * 4));
-  if (!table.empty()) {
-    PUMICE_TRY(args.rope_table, bed.input(table));
-  }
+  PUMICE_TRY(args.rope_table, bed.input_if(!table.empty(), table));
   PUMICE_TRY(args.positions, bed.input(test.positions));
   PUMICE_TRY(args.row_seq, bed.input(test.row_seq));
   PUMICE_TRY(args.kv, bed.output(paged.size_bytes()));
@@ -132,12 +128,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
       expect_kv(head, true, head_at(first, first_v + size_t{head} * dim, dim, nullptr));
     }
   }
-  return PreparedOp{.record =
-                        [=](vk::Recorder& recorder) {
-                          recorder.copy(pristine, args.qkv);
-                          op.record(recorder, args);
-                        },
-                    .expected = {std::move(q_expected), std::move(kv_expected)}};
+  return prepared_op(op, args, {std::move(q_expected), std::move(kv_expected)}, args.qkv, pristine);
 }
 
 }  // namespace
@@ -210,6 +201,32 @@ std::vector<OpCase> rope_kv_cases() {
                  (s.v_dim == 0 ? "" : fmt::format(" values={}", s.v_dim)) +
                  (test.head_lanes == 0 ? "" : fmt::format(" lanes={}", test.head_lanes)),
          .prepare = [test](OpBed& bed) { return prepare(bed, test); }});
+  }
+  return cases;
+}
+
+std::vector<OpCase> rope_kv_bench_cases(const BenchScale& scale) {
+  std::vector<OpCase> cases;
+  const auto add = [&](uint32_t head_dim, bool norms, uint32_t rows) {
+    Case test{.shape = {.n_heads = 32,
+                        .n_kv_heads = 8,
+                        .head_dim = head_dim,
+                        .rope_dims = head_dim,
+                        .pairs = norms ? RopePairs::kHalves : RopePairs::kAdjacent,
+                        .kv_type = KvType::kF16,
+                        .head_norms = norms},
+              .positions = std::vector<uint32_t>(rows),  // one chunk of a sequence, at its start
+              .row_seq = std::vector<uint32_t>(rows)};
+    std::iota(test.positions.begin(), test.positions.end(), 0u);
+    cases.push_back({.op = "rope_kv",
+                     .name = fmt::format("heads=32/8 head_dim={} f16{} rows={}", head_dim,
+                                         norms ? " norms" : "", rows),
+                     .prepare = [test](OpBed& bed) { return prepare(bed, test); }});
+  };
+  for (const uint32_t rows : {1u, scale.small ? 64u : 512u}) {
+    add(64, false, rows);
+    add(128, false, rows);
+    add(128, true, rows);
   }
   return cases;
 }

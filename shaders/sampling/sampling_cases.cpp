@@ -50,7 +50,7 @@ std::vector<float> random_logits(Random& random, uint32_t n_vocab) {
     }
     if (kind == 3 && !random.one_in(n_vocab)) logit = -kInf;
   }
-  if (kind == 4) std::sort(logits.begin(), logits.end());  // the last ids are the best
+  if (kind == 4) std::ranges::sort(logits);  // the last ids are the best
   return logits;
 }
 
@@ -275,15 +275,11 @@ Result<PreparedOp> prepare(OpBed& bed, std::vector<Row> rows, bool plain_greedy,
   }
   const auto variant = plain_greedy ? Sampling::Variant::kGreedy : Sampling::Variant::kFull;
   PUMICE_TRY(const Sampling op, Sampling::plan(bed.pipelines(), variant, tuning));
-  return PreparedOp{
-      .record =
-          [=](vk::Recorder& recorder) {
-            recorder.copy(pristine, args.counts);
-            op.record(recorder, args);
-          },
-      .expected = {
-          {.name = "sampled", .output = args.sampled, .words = std::move(inputs.expected_sampled)},
-          {.name = "counts", .output = args.counts, .words = std::move(inputs.expected_counts)}}};
+  return prepared_op(
+      op, args,
+      {{.name = "sampled", .output = args.sampled, .words = std::move(inputs.expected_sampled)},
+       {.name = "counts", .output = args.counts, .words = std::move(inputs.expected_counts)}},
+      args.counts, pristine);
 }
 
 std::string slices_text(uint32_t n_slices) {
@@ -321,6 +317,34 @@ std::vector<OpCase> sampling_cases() {
                      .prepare = [n_vocab = n_vocab, n_slices = n_slices](OpBed& bed) {
                        return prepare(bed, draft_rows(n_vocab), false, n_slices, false);
                      }});
+  }
+  return cases;
+}
+
+std::vector<OpCase> sampling_bench_cases(const BenchScale& scale) {
+  constexpr uint32_t kVocabulary = 128256;
+  std::vector<OpCase> cases;
+  for (const uint32_t n_rows : {1u, 8u}) {
+    for (const bool greedy : {true, false}) {
+      if (scale.small && n_rows > 1) continue;
+      SamplerOptions options{.temperature = 0};
+      if (!greedy) {
+        options = {.temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .seed = 1};
+      }
+      cases.push_back({.op = "sampling",
+                       .name = fmt::format("vocab={} rows={} {}", kVocabulary, n_rows,
+                                           greedy ? "greedy" : "top_k=40 top_p=0.95 min_p=0.05"),
+                       .prepare = [=](OpBed& bed) {
+                         std::vector<Row> rows(n_rows);
+                         for (uint32_t row = 0; row < n_rows; ++row) {
+                           // A model's logits: most near one another, few far above.
+                           rows[row].logits = OpBed::normal_floats(kVocabulary, row, 2.5f);
+                           rows[row].options = options;
+                           rows[row].token_index = row;
+                         }
+                         return prepare(bed, std::move(rows), greedy, 0, false);
+                       }});
+    }
   }
   return cases;
 }

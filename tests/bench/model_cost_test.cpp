@@ -22,6 +22,28 @@ SyntheticModel model_of(const SyntheticShape& shape, std::string_view type = "Q4
   return *SyntheticModel::create(shape, {.type = &weight_type(type)});
 }
 
+/// Reading `n_prompt` tokens after `depth` tokens that are in the cache, in steps of at most
+/// `step_tokens`; logits of the last row.
+StepWork prefill_cost(const ModelShape& shape, uint32_t n_prompt, uint32_t depth,
+                      uint32_t step_tokens) {
+  StepWork cost;
+  for (uint32_t done = 0; done < n_prompt; done += step_tokens) {
+    const StepRows rows{depth + done, std::min(step_tokens, n_prompt - done)};
+    cost += step_cost(shape, {&rows, 1}, done + rows.n_rows == n_prompt ? 1 : 0);
+  }
+  return cost;
+}
+
+/// `n_gen` steps of one row each, the first at position `depth`.
+StepWork decode_cost(const ModelShape& shape, uint32_t n_gen, uint32_t depth) {
+  StepWork cost;
+  for (uint32_t i = 0; i < n_gen; ++i) {
+    const StepRows row{depth + i, 1};
+    cost += step_cost(shape, {&row, 1}, 1);
+  }
+  return cost;
+}
+
 /// Small, with heads that share keys, and layers whose matrices have several types: rows of 96 fit
 /// no block of 256.
 constexpr SyntheticShape kDense{.name = "dense",

@@ -9,7 +9,7 @@ MUTATIONS = [
      "test_text:ChatFormatTest.MarksOfTurns*"),
     # Tokens are those of the model's own tokenizer, wherever a text is cut.
     ("a text is cut within tokens", "runtime/text/spm.cpp",
-     "if (is_piece(id)) pairs_.add(vocabulary.text(id));", "if (id % 2 == 0) pairs_.add(vocabulary.text(id));",
+     "if (is_piece(vocabulary.type(id))) pairs_.add(vocabulary.text(id));", "if (id % 2 == 0) pairs_.add(vocabulary.text(id));",
      "test_text:Spm.*"),
     ("a special token that overlaps is dropped and not shortened", "runtime/text/special_tokens.cpp",
      "if (shorter != nullptr) shortened.push(", "if (shorter == nullptr) shortened.push(", "test_text:SpecialTokens.*"),

@@ -1,9 +1,8 @@
-#include "text/bpe.hpp"
-
 #include <random>
 
 #include "tests/text/synthetic_vocabulary.hpp"
 #include "text/detokenizer.hpp"
+#include "text/pre_tokenizer.hpp"
 #include "text/pre_tokenizer_recipes.hpp"
 
 namespace pumice {

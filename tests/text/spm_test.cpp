@@ -1,5 +1,3 @@
-#include "text/spm.hpp"
-
 #include <random>
 
 #include "tests/text/synthetic_vocabulary.hpp"

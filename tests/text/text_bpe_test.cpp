@@ -1,5 +1,3 @@
-#include "text/text_bpe.hpp"
-
 #include <algorithm>
 #include <random>
 

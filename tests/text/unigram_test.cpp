@@ -1,10 +1,9 @@
-#include "text/unigram.hpp"
-
 #include <cmath>
 #include <map>
 #include <random>
 
 #include "tests/text/synthetic_vocabulary.hpp"
+#include "text/charsmap.hpp"
 #include "text/detokenizer.hpp"
 
 namespace pumice {

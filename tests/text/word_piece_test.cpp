@@ -1,5 +1,3 @@
-#include "text/word_piece.hpp"
-
 #include <algorithm>
 
 #include "tests/text/synthetic_vocabulary.hpp"

@@ -27,19 +27,20 @@ float softplus(float x) {
   return static_cast<float>(std::max(double{x}, 0.0) + std::log1p(std::exp(-std::abs(double{x}))));
 }
 
-/// Files have alphas before they are made positive.
-Result<std::vector<ProgramBuilder::Xielu>> read_xielu(const Metadata& metadata, uint32_t n_layers) {
+/// All but the values that they are of. Files have alphas before they are made positive.
+Result<std::vector<op::Xielu>> read_xielu(const Metadata& metadata, uint32_t n_layers) {
   PUMICE_TRY(const std::vector<float> alpha_p, of_layers(metadata, "xielu.alpha_p", n_layers));
   PUMICE_TRY(const std::vector<float> alpha_n, of_layers(metadata, "xielu.alpha_n", n_layers));
   PUMICE_TRY(const std::vector<float> beta, of_layers(metadata, "xielu.beta", n_layers));
   PUMICE_TRY(const std::vector<float> eps, of_layers(metadata, "xielu.eps", n_layers));
-  std::vector<ProgramBuilder::Xielu> layers;
+  std::vector<op::Xielu> layers;
   for (uint32_t i = 0; i < n_layers; ++i) {
-    layers.push_back({.alpha_p = softplus(alpha_p[i]),
+    layers.push_back({.x = {},
+                      .alpha_p = softplus(alpha_p[i]),
                       .alpha_n = beta[i] + softplus(alpha_n[i]),
                       .beta = beta[i],
                       .eps = eps[i]});
-    const ProgramBuilder::Xielu& l = layers.back();
+    const op::Xielu& l = layers.back();
     if (!std::isfinite(l.alpha_p) || !std::isfinite(l.alpha_n) || !std::isfinite(l.eps)) {
       return make_error(ErrorCode::kBadFile, "xielu: constants of layer {} are not finite", i);
     }
@@ -53,7 +54,7 @@ Result<Program> build_apertus(const Metadata& metadata) {
   PUMICE_TRY(const ModelDimensions d, metadata.read_dimensions());
   PUMICE_TRY(const RopeSource rope, metadata.read_rope(d));
   PUMICE_TRY(const float eps, metadata.read_rms_eps());
-  PUMICE_TRY(const auto xielu, read_xielu(metadata, d.n_layers));
+  PUMICE_TRY(auto xielu, read_xielu(metadata, d.n_layers));
 
   ProgramBuilder p(d);
   auto attention = p.full_attention(d, rope, ProgramBuilder::Pairs::kHalves);
@@ -64,8 +65,8 @@ Result<Program> build_apertus(const Metadata& metadata) {
     x = p.add(x, p.self_attention(p.rms_norm(x, "attn_norm", eps), attention));
 
     const ValueId f = p.rms_norm(x, "ffn_norm", eps);
-    const ValueId up = p.xielu(p.linear(f, "ffn_up", d.n_ff), xielu[i]);
-    x = p.add(x, p.linear(up, "ffn_down", d.n_embd));
+    xielu[i].x = p.linear(f, "ffn_up", d.n_ff);
+    x = p.add(x, p.linear(p.each(xielu[i]), "ffn_down", d.n_embd));
   }
   return p.finish(x, metadata.output_stem(), eps);
 }

@@ -19,7 +19,7 @@ Result<Bound> Bound::bind(std::string_view what, const Arguments& arguments,
     bound.values_[i] = &arguments.positional[i];
   }
   for (const auto& [name, value] : arguments.named) {
-    const auto* known = std::find(parameters.begin(), parameters.end(), name);
+    const auto* known = std::ranges::find(parameters, name);
     const auto i = static_cast<size_t>(known - parameters.begin());
     if (known == parameters.end() || bound.values_[i] != nullptr) {
       return fail("{}() got an unexpected or repeated argument '{}'", what, printable(name, 40));

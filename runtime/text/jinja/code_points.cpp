@@ -44,7 +44,7 @@ Code compile(std::string_view pattern, uint32_t more_options = 0) {
 }
 
 bool is_ascii(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
+  return std::ranges::all_of(text, [](char c) { return (c & 0x80) == 0; });
 }
 
 /// Bytes of the code points that `text` begins with.

@@ -350,7 +350,7 @@ Result<Value> Interpreter::call_macro(const Signature& signature, const Body& bo
   Entries more(budget_);
   for (const auto& [name, value] : arguments.named) {
     budget_.walk(parameters.size());
-    if (std::find(parameters.begin(), parameters.end(), name) != parameters.end()) continue;
+    if (std::ranges::find(parameters, name) != parameters.end()) continue;
     if (name == "caller" && signature.uses_caller) continue;
     if (!signature.uses_kwargs) {
       return fail("macro '{}' takes no keyword argument '{}'", signature.name, printable(name, 40));
@@ -364,8 +364,7 @@ Result<Value> Interpreter::call_macro(const Signature& signature, const Body& bo
                                            given.end(), budget_),
                                     ListKind::kTuple));
   }
-  const bool has_caller =
-      std::find(parameters.begin(), parameters.end(), "caller") != parameters.end();
+  const bool has_caller = std::ranges::find(parameters, "caller") != parameters.end();
   if (signature.uses_caller && !has_caller) {
     const Value* caller = arguments.find("caller");
     scope->set("caller", caller != nullptr ? *caller : undefined("No caller defined"));

@@ -46,7 +46,7 @@ class Lexer {
   /// Everything that leaves characters behind counts their lines.
   void skip(size_t n) {
     const std::string_view passed = source_.substr(at_, n);
-    line_ += static_cast<int>(std::count(passed.begin(), passed.end(), '\n'));
+    line_ += static_cast<int>(std::ranges::count(passed, '\n'));
     if (n > 0) line_starting_ = passed.back() == '\n';
     at_ += n;
   }
@@ -188,7 +188,7 @@ class Lexer {
     if (is_digit(c)) return number();
     if (is_name_character(c)) {
       const std::string_view text = rest();
-      const auto end = std::find_if_not(text.begin(), text.end(), is_name_character);
+      const auto end = std::ranges::find_if_not(text, is_name_character);
       const std::string_view name = text.substr(0, static_cast<size_t>(end - text.begin()));
       if (name.size() > kMaxNameBytes) return bad_template(line_, "a name that is too long");
       add(TokenKind::kName, std::string(name));
@@ -201,8 +201,8 @@ class Lexer {
   Status operator_token(std::string& open) {
     constexpr std::string_view kTwo[] = {"//", "**", "==", "!=", ">=", "<="};
     constexpr std::string_view kOne = "+-/*%~[](){}><=.:|,;";
-    const auto* two = std::find_if(std::begin(kTwo), std::end(kTwo),
-                                   [&](std::string_view text) { return next_is(text); });
+    const auto* two =
+        std::ranges::find_if(kTwo, [&](std::string_view text) { return next_is(text); });
     const std::string_view text = two != std::end(kTwo) ? *two : rest().substr(0, 1);
     if (text.size() == 1 && kOne.find(text[0]) == kOne.npos) {
       return bad_template(line_, "unexpected character '{}'", printable(code_points(rest(), 0, 1)));

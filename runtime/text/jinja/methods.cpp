@@ -104,7 +104,7 @@ Parts split_right_at_text(Budget& budget, std::string_view text, std::string_vie
     const auto before = static_cast<size_t>(part.data() - reversed.data());
     part = text.substr(text.size() - before - part.size(), part.size());
   }
-  std::reverse(parts.begin(), parts.end());
+  std::ranges::reverse(parts);
   return parts;
 }
 
@@ -444,13 +444,12 @@ constexpr std::array<std::string_view, 12> kInternal = {
 
 template <size_t kSize>
 bool has(const std::array<std::string_view, kSize>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
+  return std::ranges::find(names, name) != names.end();
 }
 
 template <size_t kSize>
 BoundMethod::Body find_in(const std::array<Method, kSize>& methods, std::string_view name) {
-  const auto* found = std::find_if(methods.begin(), methods.end(),
-                                   [&](const Method& method) { return method.name == name; });
+  const auto* found = std::ranges::find(methods, name, &Method::name);
   return found == methods.end() ? nullptr : found->body;
 }
 

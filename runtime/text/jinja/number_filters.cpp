@@ -1,10 +1,10 @@
 // Filters of numbers and of values as a whole.
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
 
+#include "base/ascii.hpp"
 #include "base/printable.hpp"
 #include "text/jinja/arguments.hpp"
 #include "text/jinja/code_points.hpp"
@@ -45,10 +45,7 @@ std::optional<int64_t> parse_integer(Budget& budget, const Value& given, int bas
   if (text.size() > 2 && text[0] == '0' && prefix.find(text[1]) != prefix.npos) text.erase(0, 2);
   if (text.empty() || text[0] == '-') return std::nullopt;
   if (negative) text.insert(0, 1, '-');
-  int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  return parse_whole<int64_t>(text, base);
 }
 
 std::optional<double> parse_float(Budget& budget, const Value& given) {

@@ -12,7 +12,7 @@ constexpr size_t kMaxParameters = 255;
 
 class Parser {
  public:
-  explicit Parser(std::vector<Token> tokens) : stream_(std::move(tokens)), expressions_(stream_) {}
+  explicit Parser(std::vector<Token> tokens) : stream_(std::move(tokens)) {}
 
   Result<Template> run() {
     Template result;
@@ -34,7 +34,7 @@ class Parser {
         add(statements, TextStatement{stream_.take().text}, line);
       } else if (stream_.is(TokenKind::kVariableBegin)) {
         stream_.take();
-        PUMICE_TRY(ExprPtr value, expressions_.tuple(true));
+        PUMICE_TRY(ExprPtr value, parse_tuple(stream_, true));
         PUMICE_TRY_STATUS(stream_.expect(TokenKind::kVariableEnd, "the end of the tag '}}'"));
         add(statements, PrintStatement{std::move(value)}, line);
       } else {
@@ -75,7 +75,7 @@ class Parser {
     if (name == "break" || name == "continue") return loop_control(body, name == "break", line);
     if (name == "generation") return generation(body);
     constexpr std::string_view kLoading[] = {"include", "import", "from", "extends", "block"};
-    if (std::find(std::begin(kLoading), std::end(kLoading), name) != std::end(kLoading)) {
+    if (std::ranges::find(kLoading, name) != std::end(kLoading)) {
       return bad_template(
           line, "'{}' needs other templates, and a chat template has no access to any", name);
     }
@@ -85,7 +85,7 @@ class Parser {
   Status if_statement(Body& into, int line) {
     IfStatement result;
     do {
-      PUMICE_TRY(ExprPtr condition, expressions_.tuple(false));
+      PUMICE_TRY(ExprPtr condition, parse_tuple(stream_, false));
       PUMICE_TRY_STATUS(block_end());
       PUMICE_TRY(Body then, body({"elif", "else", "endif"}));
       result.branches.emplace_back(std::move(condition), std::move(then));
@@ -103,9 +103,9 @@ class Parser {
     ForStatement result;
     PUMICE_TRY(result.target, target(true));
     if (!stream_.skip_name("in")) return stream_.unexpected("'in'");
-    PUMICE_TRY(result.items, expressions_.tuple(false, "recursive"));
+    PUMICE_TRY(result.items, parse_tuple(stream_, false, "recursive"));
     if (stream_.skip_name("if")) {
-      PUMICE_TRY(result.condition, expressions_.expression());
+      PUMICE_TRY(result.condition, parse_expression(stream_));
     }
     result.recursive = stream_.skip_name("recursive");
     PUMICE_TRY_STATUS(block_end());
@@ -148,8 +148,7 @@ class Parser {
     Target result;
     PUMICE_TRY(result.name, stream_.expect_identifier());
     constexpr std::string_view kConstants[] = {"true", "True", "false", "False", "none", "None"};
-    if (std::find(std::begin(kConstants), std::end(kConstants), result.name) !=
-        std::end(kConstants)) {
+    if (std::ranges::find(kConstants, result.name) != std::end(kConstants)) {
       return bad_template(line, "cannot assign to '{}'", result.name);
     }
     return result;
@@ -169,13 +168,13 @@ class Parser {
   Status set_statement(Body& into, int line) {
     PUMICE_TRY(Target where, set_target());
     if (stream_.skip_operator("=")) {
-      PUMICE_TRY(ExprPtr value, expressions_.tuple(true));
+      PUMICE_TRY(ExprPtr value, parse_tuple(stream_, true));
       add(into, SetStatement{std::move(where), std::move(value)}, line);
       return block_end();
     }
     SetBlockStatement result{.target = std::move(where)};
     if (stream_.skip_operator("|")) {
-      PUMICE_TRY(result.filter, expressions_.filter_chain());
+      PUMICE_TRY(result.filter, parse_filter_chain(stream_));
     }
     PUMICE_TRY_STATUS(block_end());
     PUMICE_TRY(result.body, whole_body("endset"));
@@ -195,7 +194,7 @@ class Parser {
       }
       result.parameters.push_back(std::move(parameter.name));
       if (stream_.skip_operator("=")) {
-        PUMICE_TRY(ExprPtr value, expressions_.expression());
+        PUMICE_TRY(ExprPtr value, parse_expression(stream_));
         result.defaults.push_back(std::move(value));
       } else if (!result.defaults.empty()) {
         return bad_template(stream_.line(), "a parameter without default follows one with");
@@ -237,7 +236,7 @@ class Parser {
     CallStatement result;
     result.caller.name = "caller";
     if (stream_.is_operator("(")) PUMICE_TRY_STATUS(signature(result.caller));
-    PUMICE_TRY(result.call, expressions_.expression());
+    PUMICE_TRY(result.call, parse_expression(stream_));
     if (!std::holds_alternative<CallExpr>(result.call->node)) {
       return bad_template(line, "'call' needs a call");
     }
@@ -249,7 +248,7 @@ class Parser {
 
   Status filter(Body& into, int line) {
     FilterStatement result;
-    PUMICE_TRY(result.filter, expressions_.filter_chain());
+    PUMICE_TRY(result.filter, parse_filter_chain(stream_));
     PUMICE_TRY_STATUS(block_end());
     PUMICE_TRY(result.body, whole_body("endfilter"));
     add(into, std::move(result), line);
@@ -262,7 +261,7 @@ class Parser {
       if (!result.values.empty()) PUMICE_TRY_STATUS(stream_.expect_operator(","));
       PUMICE_TRY(Target where, target(false));
       PUMICE_TRY_STATUS(stream_.expect_operator("="));
-      PUMICE_TRY(ExprPtr value, expressions_.expression());
+      PUMICE_TRY(ExprPtr value, parse_expression(stream_));
       result.values.emplace_back(std::move(where), std::move(value));
     }
     stream_.take();
@@ -289,7 +288,6 @@ class Parser {
   }
 
   TokenStream stream_;
-  ExpressionParser expressions_;
   int n_loops_ = 0;
 };
 

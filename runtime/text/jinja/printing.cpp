@@ -233,7 +233,7 @@ class JsonWriter {
     }
     if (!style_.sort_keys) return entries;
     Status failed;
-    std::stable_sort(entries.begin(), entries.end(), [&](const auto& a, const auto& b) {
+    std::ranges::stable_sort(entries, [&](const auto& a, const auto& b) {
       const Result<bool> before = less(budget_, a.first, b.first);
       if (!before.ok()) failed = before.error();
       return before.ok() && *before;

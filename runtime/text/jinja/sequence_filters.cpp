@@ -57,7 +57,7 @@ Result<Value> sort_key(Interpreter& interpreter, const Key& key, const Value& it
 Status sort_by_key(Entries& items, bool reverse) {
   Budget& budget = budget_of(items);
   Status failed;
-  std::stable_sort(items.begin(), items.end(), [&](const Keyed& a, const Keyed& b) {
+  std::ranges::stable_sort(items, [&](const Keyed& a, const Keyed& b) {
     if (!failed.ok()) return false;
     const Result<bool> before =
         reverse ? less(budget, b.first, a.first) : less(budget, a.first, b.first);
@@ -189,7 +189,7 @@ Result<Value> last(Interpreter& interpreter, const Value& input, const Arguments
 
 Result<Value> reverse(Interpreter& interpreter, const Value& input, const Arguments&) {
   PUMICE_TRY(Values items, interpreter.items(input));
-  std::reverse(items.begin(), items.end());
+  std::ranges::reverse(items);
   if (!input.is_string()) {
     const bool is_generator = input.list() != nullptr && !input.list()->has_length();
     return is_generator ? make_list(std::move(items)) : generator(std::move(items), "reversed");

@@ -1,6 +1,7 @@
 // Tests: what may follow "is".
 #include <algorithm>
 #include <array>
+#include <functional>
 
 #include "text/jinja/arguments.hpp"
 #include "text/jinja/code_points.hpp"
@@ -11,12 +12,12 @@ namespace pumice::jinja {
 namespace {
 
 /// One without arguments that cannot fail.
-template <bool (*kHolds)(const Value&)>
+template <auto kHolds>
 Result<bool> simple(Interpreter&, const Value& input, const Arguments& arguments) {
   if (!arguments.positional.empty() || !arguments.named.empty()) {
     return fail("the test takes no arguments");
   }
-  return kHolds(input);
+  return std::invoke(kHolds, input);
 }
 
 template <CompareOp kOp>
@@ -64,21 +65,14 @@ Result<bool> cased(Interpreter& interpreter, const Value& input, const Arguments
   return matches(interpreter.budget(), kUpper ? kAllUpper : kAllLower, interpreter.str(input));
 }
 
-bool is_boolean(const Value& value) { return value.is_bool(); }
 bool is_callable(const Value& value) {
   return value.is_undefined() || (value.object() != nullptr && value.object()->is_callable());
 }
 bool is_defined(const Value& value) { return !value.is_undefined(); }
-bool is_undefined(const Value& value) { return value.is_undefined(); }
-bool is_escaped(const Value& value) { return value.is_safe(); }
 bool is_exactly_false(const Value& value) { return value.is_bool() && !is_true(value); }
 bool is_exactly_true(const Value& value) { return value.is_bool() && is_true(value); }
-bool is_float(const Value& value) { return value.is_float(); }
-bool is_integer(const Value& value) { return value.is_int(); }
 bool is_number(const Value& value) { return value.number().has_value(); }
-bool is_none(const Value& value) { return value.is_none(); }
 bool is_mapping(const Value& value) { return value.dict() != nullptr; }
-bool is_string(const Value& value) { return value.is_string(); }
 bool is_iterable(const Value& value) {
   return value.is_undefined() || value.is_string() || value.list() != nullptr ||
          value.dict() != nullptr;
@@ -101,22 +95,22 @@ constexpr std::array kTests = {
     Test{"==", kEqual},
     Test{">", kGreater},
     Test{">=", kGreaterEqual},
-    Test{"boolean", simple<is_boolean>},
+    Test{"boolean", simple<&Value::is_bool>},
     Test{"callable", simple<is_callable>},
     Test{"defined", simple<is_defined>},
     Test{"divisibleby", divisible_by},
     Test{"eq", kEqual},
     Test{"equalto", kEqual},
-    Test{"escaped", simple<is_escaped>},
+    Test{"escaped", simple<&Value::is_safe>},
     Test{"even", even},
     Test{"false", simple<is_exactly_false>},
     Test{"filter", is_known<true>},
-    Test{"float", simple<is_float>},
+    Test{"float", simple<&Value::is_float>},
     Test{"ge", kGreaterEqual},
     Test{"greaterthan", kGreater},
     Test{"gt", kGreater},
     Test{"in", compared<CompareOp::kIn>},
-    Test{"integer", simple<is_integer>},
+    Test{"integer", simple<&Value::is_int>},
     Test{"iterable", simple<is_iterable>},
     Test{"le", kLessEqual},
     Test{"lessthan", kLess},
@@ -124,23 +118,22 @@ constexpr std::array kTests = {
     Test{"lt", kLess},
     Test{"mapping", simple<is_mapping>},
     Test{"ne", kNotEqual},
-    Test{"none", simple<is_none>},
+    Test{"none", simple<&Value::is_none>},
     Test{"number", simple<is_number>},
     Test{"odd", odd},
     Test{"sameas", same_as},
     Test{"sequence", simple<is_sequence>},
-    Test{"string", simple<is_string>},
+    Test{"string", simple<&Value::is_string>},
     Test{"test", is_known<false>},
     Test{"true", simple<is_exactly_true>},
-    Test{"undefined", simple<is_undefined>},
+    Test{"undefined", simple<&Value::is_undefined>},
     Test{"upper", cased<true>},
 };
 
 }  // namespace
 
 const Test* find_test(std::string_view name) {
-  const auto* found = std::find_if(kTests.begin(), kTests.end(),
-                                   [&](const Test& test) { return test.name == name; });
+  const auto* found = std::ranges::find(kTests, name, &Test::name);
   return found == kTests.end() ? nullptr : found;
 }
 

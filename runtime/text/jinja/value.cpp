@@ -267,8 +267,7 @@ bool is_hashable(Budget& budget, const Value& value) {
   const ListData* list = value.list();
   if (list == nullptr || list->kind() != ListKind::kTuple) return list == nullptr;
   const Values& items = list->items(budget);
-  return std::all_of(items.begin(), items.end(),
-                     [&](const Value& item) { return is_hashable(budget, item); });
+  return std::ranges::all_of(items, [&](const Value& item) { return is_hashable(budget, item); });
 }
 
 size_t hash_of(Budget& budget, const Value& value) {
