@@ -60,6 +60,7 @@ Json to_json(const Generation& generation, const Engine& engine, uint64_t seed) 
             {"miss", miss_reason_name(report.cache.miss)}}},
           {"shifts", report.shifts},
           {"truncated_tokens", report.truncated_tokens},
+          {"spec", spec_json(report.drafts)},
           {"timings", timings_json(generation)},
           {"variants", engine.variants()},
           {"limit", vk::format_plan_options(engine.device()->plan().limits)}};
@@ -114,7 +115,7 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
       .greedy_only = is_plain_greedy(options_.generation.sampler) && !options_.log_probs,
       .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
-  HostRequest request{.engine = engine_options};
+  HostRequest request{.engine = engine_options, .draft_model = options_.serving.draft_model};
   if (options_.repl || options_.n_predict < 0) {
     request.prompts = options_.repl ? Prompts::kSeveral : Prompts::kOne;
   } else {
@@ -166,6 +167,7 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
                               .stops = options_.generation.stop_strings,
                               .ignore_end = options_.generation.ignore_eos,
                               .log_probs = options_.log_probs,
+                              .speculation = options_.serving.speculation(),
                               .shares_prompt_with = first}));
   }
   Result<std::vector<Generation>> generated = follow_all(*host_, requests, sink);

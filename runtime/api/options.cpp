@@ -181,6 +181,10 @@ Result<host::RequestInput> read_request_options(const pumice_request_options* gi
   if (log_probs) input.log_probs = options.n_top_log_probs;
   input.shares_prompt_with = static_cast<host::RequestId>(options.shares_prompt_with);
   PUMICE_TRY(input.scores, read_bool(options.scores, "scores"));
+  using enum host::Speculation::Guesses;
+  PUMICE_TRY(input.speculation.guesses,
+             enumerator_of(options.speculation, "speculation", {kNone, kLookup, kAuto}));
+  if (options.max_draft_tokens != 0) input.speculation.most_tokens = options.max_draft_tokens;
   return input;
 }
 

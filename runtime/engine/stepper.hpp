@@ -188,6 +188,7 @@ class Stepper {
   std::optional<DeviceState::Recording> replay_of(const Replays::Key& key);
   Result<DeviceState::Recording> record(PendingStep& step, const DeviceState::StepWork& work);
   double in_segments(const DeviceState::Recording& work) const;
+  bool are_apart(const PendingStep& step, size_t chunk) const;
   bool replayable(const PendingStep& step, const DeviceState::StepWork& work) const;
   Status land(double seconds);
   Result<std::vector<SampledRow>> sampled_by(const PendingStep& step) const;
