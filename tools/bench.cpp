@@ -226,7 +226,6 @@ void add_output(CLI::App& command, BenchOptions& options) {
 void print_report(const BenchOptions& options, const std::function<nlohmann::json()>& json,
                   const std::function<std::string()>& markdown) {
   const auto text_in = [&](const std::string& format) -> std::string {
-    using Json = nlohmann::json;
     if (format == "none") return {};
     if (format == "md") {
       const std::string text = markdown();
@@ -235,15 +234,15 @@ void print_report(const BenchOptions& options, const std::function<nlohmann::jso
       return fmt::format("{}\nBuilt from a work tree that differs from commit {} (dirty)\n", text,
                          bench::build_commit());
     }
-    const Json report = json();
+    const nlohmann::json report = json();
     if (format == "json") {
-      return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+      return report.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
     }
-    const std::vector<Json> records(report.begin(), report.end());
+    const std::vector<nlohmann::json> records(report.begin(), report.end());
     if (format == "csv") return bench::to_csv(records);
     if (format == "sql") return bench::to_sql(records);
     std::string lines;
-    for (const Json& record : records) lines += bench::to_jsonl(record) + "\n";
+    for (const nlohmann::json& record : records) lines += bench::to_jsonl(record) + "\n";
     return lines;
   };
   print_text("{}", text_in(options.output));

@@ -103,9 +103,8 @@ Status bench_layers(const BenchOptions& options) {
   print_report(
       options, [&] { return to_json(report); }, [&] { return to_markdown(report); });
   if (!options.trace.empty()) {
-    using Json = nlohmann::json;
     const std::string text =
-        trace_events(report).dump(-1, ' ', false, Json::error_handler_t::replace);
+        trace_events(report).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     const Status written = write_file(from_utf8(options.trace), text);
     if (status.ok()) status = written;
   }

@@ -7,6 +7,7 @@
 #include <array>
 #include <bitset>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -66,6 +67,11 @@ class ExpressionSet {
   /// From `min` to `max` times `e`; one node, whatever the numbers. `min` > `max` gives nothing().
   Expression repeat(Expression e, uint32_t min, uint32_t max = kUnbounded);
   Expression optional(Expression e) { return repeat(e, 0, 1); }
+
+  /// What `e` matches with each byte written another way: `written` gives the ways of one of some bytes, and
+  /// `any_written` is every text of them. No way may be the beginning of another, nor stand for two bytes.
+  Expression replace_bytes(Expression e, Expression any_written,
+                           const std::function<Expression(const ByteSet&)>& written);
 
   /// Whether it matches the empty text.
   bool nullable(Expression e) const;

@@ -79,7 +79,9 @@ void Parser::advance(const Waiting& waiting, uint32_t row) {
 }
 
 void Parser::complete(Term term, uint32_t row) {
-  const auto [begin, end] = std::ranges::equal_range(rows_[row].waiting, term, {}, &Waiting::term);
+  const std::vector<Waiting>& all = rows_[row].waiting;
+  const auto begin = std::ranges::lower_bound(all, term, {}, &Waiting::term);
+  const auto end = std::ranges::upper_bound(all, term, {}, &Waiting::term);
   for (auto waiting = begin; waiting != end; ++waiting) advance(*waiting, row);
 }
 

@@ -217,7 +217,7 @@ class RegexParser {
       times = braces();
     }
     if (!times) return piece;
-    const auto [min, max] = *times;
+    const uint32_t min = times->first, max = times->second;
     if (min > max) return error_at("a repetition whose least number is above its greatest", begin);
     if (next_is("+")) return error("possessive quantifiers are not supported");
     take("?");

@@ -1,6 +1,5 @@
 #include "vk/landing_marks.hpp"
 
-#include <algorithm>
 #include <atomic>
 
 #include "vk/device.hpp"
@@ -34,24 +33,28 @@ void LandingMarks::destroy(Device& device) {
 
 Result<VkCommandBuffer> LandingMarks::commands(Device& device, uint64_t value) {
   const std::lock_guard lock(mutex_);
-  if (value - seen_ > kMost) return VkCommandBuffer(VK_NULL_HANDLE);
-  const auto place = static_cast<uint32_t>(value % kMost);
-  VkCommandBuffer& commands = commands_[place];
-  if (commands == VK_NULL_HANDLE) {
-    VkCommandBufferAllocateInfo info{};
-    info.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO;
-    info.commandPool = pool_;
-    info.level = VK_COMMAND_BUFFER_LEVEL_PRIMARY;
-    info.commandBufferCount = 1;
+  if (!under_way_.empty() && under_way_.back().value == value) {
+    return commands_[under_way_.back().place];
+  }
+  if (free_.empty() && commands_.size() == kMost) return VkCommandBuffer(VK_NULL_HANDLE);
+  if (free_.empty()) {
+    const auto place = static_cast<uint32_t>(commands_.size());
+    VkCommandBufferAllocateInfo info{.sType = VK_STRUCTURE_TYPE_COMMAND_BUFFER_ALLOCATE_INFO,
+                                     .commandPool = pool_,
+                                     .level = VK_COMMAND_BUFFER_LEVEL_PRIMARY,
+                                     .commandBufferCount = 1};
     VkCommandBuffer made = VK_NULL_HANDLE;
     const VkResult result = device.fn().vkAllocateCommandBuffers(device.handle(), &info, &made);
     if (result != VK_SUCCESS) return device.error_of(result, "allocating a command buffer");
     PUMICE_TRY_STATUS(record(device, made, place));
-    commands = made;
+    free_.reserve(commands_.size() + 1);  // so that giving a place back cannot fail
+    commands_.push_back(made);
+    free_.push_back(place);
   }
-  word(words_, place).store(0);
-  begun_ = value;
-  return commands;
+  under_way_.push_back({value, free_.back()});
+  free_.pop_back();
+  word(words_, under_way_.back().place).store(0);
+  return commands_[under_way_.back().place];
 }
 
 Status LandingMarks::record(Device& device, VkCommandBuffer commands, uint32_t place) const {
@@ -84,8 +87,10 @@ Status LandingMarks::record(Device& device, VkCommandBuffer commands, uint32_t p
 bool LandingMarks::all_written(uint64_t reached) {
   const std::lock_guard lock(mutex_);
   bool all = true;
-  for (const uint64_t end = std::min(reached, begun_); seen_ < end; ++seen_) {
-    all = word(words_, (seen_ + 1) % kMost).load() == kWritten && all;
+  for (; !under_way_.empty() && under_way_.front().value <= reached; under_way_.pop_front()) {
+    const uint32_t place = under_way_.front().place;
+    all = word(words_, place).load() == kWritten && all;
+    free_.push_back(place);
   }
   return all;
 }

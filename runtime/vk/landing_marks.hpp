@@ -3,9 +3,10 @@
 // writes a word of its own, which is looked at once the timeline says that it is done.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <deque>
 #include <mutex>
+#include <vector>
 
 #include "base/result.hpp"
 #include "vk/memory.hpp"
@@ -32,15 +33,19 @@ class LandingMarks {
 
  private:
   static constexpr uint32_t kMost = 1024;  // submissions under way
+  struct Submission {
+    uint64_t value = 0;
+    uint32_t place = 0;  // its word's
+  };
 
   Status record(Device& device, VkCommandBuffer commands, uint32_t place) const;
 
   std::mutex mutex_;
   Slab words_;
   VkCommandPool pool_ = VK_NULL_HANDLE;
-  std::array<VkCommandBuffer, kMost> commands_ = {};  // made when first used
-  uint64_t begun_ = 0;
-  uint64_t seen_ = 0;  // all up to here
+  std::vector<VkCommandBuffer> commands_;  // by place, as many as were under way at once
+  std::vector<uint32_t> free_;             // places
+  std::deque<Submission> under_way_;
 };
 
 }  // namespace pumice::vk

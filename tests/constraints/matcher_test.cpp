@@ -30,11 +30,14 @@ bool takes(Matcher matcher, std::string_view text) {
   return matcher.can_end().value();
 }
 
-std::vector<TokenId> expected(const Recogniser& recogniser) {
+/// Nothing where that takes too long.
+std::optional<std::vector<TokenId>> expected(const Recogniser& recogniser) {
   std::vector<TokenId> ids;
   for (TokenId id = 0; id < vocabulary().trie->n_tokens(); ++id) {
     const bool ends = id == SmallVocabulary::kEnd && recogniser.accepts();
-    if (ends || recogniser.after(*vocabulary().trie, id).alive()) ids.push_back(id);
+    const Recogniser after = recogniser.after(*vocabulary().trie, id);
+    if (after.gave_up()) return std::nullopt;
+    if (ends || after.alive()) ids.push_back(id);
   }
   return ids;
 }
@@ -42,7 +45,7 @@ std::vector<TokenId> expected(const Recogniser& recogniser) {
 TEST(Matcher, MasksOfRandomGrammarsAreThoseOfBruteForce) {
   std::mt19937 random(7);
   size_t n_states = 0;
-  for (int round = 0; round < 400; ++round) {
+  for (int round = 0; round < 600; ++round) {
     const Language language = random_language(random);
     const auto constraint = Constraint::create(language.grammar().value(), vocabulary().trie);
     ASSERT_TRUE(constraint.ok()) << constraint.error().message;
@@ -51,8 +54,9 @@ TEST(Matcher, MasksOfRandomGrammarsAreThoseOfBruteForce) {
       Recogniser recogniser(language);
       for (int step = 0; step < 12; ++step, ++n_states) {
         const std::vector<TokenId> ids = allowed(matcher);
-        ASSERT_EQ(ids, expected(recogniser))
-            << "round " << round << " walk " << walk << " step " << step;
+        const auto wanted = expected(recogniser);
+        if (!wanted) break;
+        ASSERT_EQ(ids, *wanted) << "round " << round << " walk " << walk << " step " << step;
         ASSERT_EQ(matcher.can_end().value(), recogniser.accepts());
         if (ids.empty()) break;
         const TokenId token = ids[random() % ids.size()];

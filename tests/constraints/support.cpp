@@ -125,7 +125,7 @@ Recogniser::Recogniser(const Language& language) : language_(&language) {
   add({{language.rules[0], 0}}, stacks_);
 }
 
-void Recogniser::add(Stack stack, std::set<Stack>& to) const {
+void Recogniser::add(Stack stack, std::set<Stack>& to) {
   // Everything that the stack may become before a byte comes, each once.
   std::set<Stack> seen{stack};
   std::vector<Stack> open{std::move(stack)};
@@ -133,6 +133,8 @@ void Recogniser::add(Stack stack, std::set<Stack>& to) const {
     if (seen.insert(next).second) open.push_back(std::move(next));
   };
   while (!open.empty()) {
+    gave_up_ = gave_up_ || seen.size() > kMostStacks || to.size() > kMostStacks;
+    if (gave_up_) return;
     Stack at = std::move(open.back());
     open.pop_back();
     if (at.empty()) {
@@ -201,7 +203,7 @@ Recogniser Recogniser::after(const VocabularyTrie& vocabulary, TokenId token) co
     if (node.kind != Language::Kind::kToken) continue;
     if (node.negated ? node.token == token || text.empty() : node.token != token) continue;
     stack.pop_back();
-    add(std::move(stack), next.stacks_);
+    next.add(std::move(stack), next.stacks_);
   }
   return next;
 }

@@ -62,12 +62,17 @@ class Recogniser {
   void feed(uint8_t byte);
   /// As the tokens of `vocabulary` have it: by text, or as a terminal of the grammar.
   Recogniser after(const VocabularyTrie& vocabulary, TokenId token) const;
+  /// There were too many ways to read what was fed: what it says is not to be believed.
+  bool gave_up() const { return gave_up_; }
   bool operator==(const Recogniser& other) const { return stacks_ == other.stacks_; }
 
  private:
-  void add(Stack stack, std::set<Stack>& to) const;
+  static constexpr size_t kMostStacks = 1000;
+
+  void add(Stack stack, std::set<Stack>& to);
 
   const Language* language_;
+  bool gave_up_ = false;
   std::set<Stack> stacks_;  // each empty, or with bytes or a token on top
 };
 

@@ -3,6 +3,8 @@
 #
 #   tests/fuzz/run.sh [SECONDS] [NAME…]      60 seconds each, half of it for command_line: gguf tokenizer template
 #                                            jinja api command_line
+#   tests/fuzz/run.sh SECONDS answers        by name until its first finding is repaired: a key of an object in
+#                                            Gemma's syntax that is too long leaves arguments that are no JSON
 #
 # A finding is an input that crashes, breaks a promise, leaks, or takes over ten seconds or too much
 # memory. It is kept in build/asan/findings; `build/asan/tests/fuzz/fuzz_NAME FILE` shows it again. New inputs are not

@@ -25,6 +25,7 @@ ALLOWED = {
     "format": {"base"},
     "text": {"base"},
     "constraints": {"base", "text"},
+    "answers": {"base", "text"},
     "hub": {"base"},
     "sampling": {"base"},
     "cache": {"base"},

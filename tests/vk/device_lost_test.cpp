@@ -18,6 +18,9 @@ struct Driver {
   int n_submits = 0;
   int n_waits_idle = 0;
   VkSemaphore timeline = VK_NULL_HANDLE;
+  VkBuffer buffer = VK_NULL_HANDLE;  // of the marks that submissions leave, as the next two
+  VkDeviceMemory memory = VK_NULL_HANDLE;
+  VkCommandPool pool = VK_NULL_HANDLE;
   uint32_t n_addresses = 0;
   uint32_t n_vendor_infos = 0;
 } driver;
@@ -38,6 +41,38 @@ VkResult VKAPI_CALL create_semaphore(VkDevice device, const VkSemaphoreCreateInf
   const VkResult result = driver.real.vkCreateSemaphore(device, info, callbacks, semaphore);
   driver.timeline = *semaphore;
   return result;
+}
+
+VkResult VKAPI_CALL create_buffer(VkDevice device, const VkBufferCreateInfo* info,
+                                  const VkAllocationCallbacks* callbacks, VkBuffer* buffer) {
+  const VkResult result = driver.real.vkCreateBuffer(device, info, callbacks, buffer);
+  driver.buffer = *buffer;
+  return result;
+}
+
+VkResult VKAPI_CALL allocate_memory(VkDevice device, const VkMemoryAllocateInfo* info,
+                                    const VkAllocationCallbacks* callbacks,
+                                    VkDeviceMemory* memory) {
+  const VkResult result = driver.real.vkAllocateMemory(device, info, callbacks, memory);
+  driver.memory = *memory;
+  return result;
+}
+
+VkResult VKAPI_CALL create_command_pool(VkDevice device, const VkCommandPoolCreateInfo* info,
+                                        const VkAllocationCallbacks* callbacks,
+                                        VkCommandPool* pool) {
+  const VkResult result = driver.real.vkCreateCommandPool(device, info, callbacks, pool);
+  driver.pool = *pool;
+  return result;
+}
+
+/// A device that hung, of which nothing was destroyed since it may still be at work.
+void destroy_all_of(VkDevice device) {
+  driver.real.vkDestroySemaphore(device, driver.timeline, nullptr);
+  driver.real.vkDestroyCommandPool(device, driver.pool, nullptr);
+  driver.real.vkDestroyBuffer(device, driver.buffer, nullptr);
+  driver.real.vkFreeMemory(device, driver.memory, nullptr);
+  driver.real.vkDestroyDevice(device, nullptr);
 }
 
 VkResult VKAPI_CALL fault_info(VkDevice, VkDeviceFaultCountsEXT* counts,
@@ -83,6 +118,9 @@ class LostDevice : public ::testing::Test {
           fn.vkQueueSubmit2 = submit;
           fn.vkDeviceWaitIdle = wait_idle;
           fn.vkCreateSemaphore = create_semaphore;
+          fn.vkCreateBuffer = create_buffer;
+          fn.vkAllocateMemory = allocate_memory;
+          fn.vkCreateCommandPool = create_command_pool;
           fn.vkGetDeviceFaultInfoEXT = fault_info;
         });
     device->set_hang_timeout(hang_timeout_s);
@@ -158,9 +196,7 @@ TEST_F(LostDevice, ThatHangsIsNoticedByWhoWaitsAndByWhoLooks) {
     device->wait_idle();
     device.reset();
     EXPECT_EQ(driver.n_waits_idle, 0) << "that would be for ever";
-    // It may still be at work, so nothing of it was destroyed.
-    driver.real.vkDestroySemaphore(handle, driver.timeline, nullptr);
-    driver.real.vkDestroyDevice(handle, nullptr);
+    destroy_all_of(handle);
   }
 }
 
@@ -179,8 +215,7 @@ TEST_F(LostDevice, ThatHangsIsNoticedByWhoWaitsUntilItIsIdle) {
   device.reset();
   EXPECT_FALSE(retired);
   EXPECT_EQ(driver.n_waits_idle, 0) << "that would be for ever";
-  driver.real.vkDestroySemaphore(handle, driver.timeline, nullptr);
-  driver.real.vkDestroyDevice(handle, nullptr);
+  destroy_all_of(handle);
 }
 
 TEST_F(LostDevice, ThatIsFaultyCountsAsLostAndIsWaitedFor) {
