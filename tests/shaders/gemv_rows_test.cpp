@@ -13,20 +13,20 @@
 namespace pumice::ops {
 namespace {
 
-constexpr uint32_t kOutputs = 70;  // the last group is not whole
-constexpr uint32_t kInputs = 2816;
+constexpr uint32_t kRowOutputs = 70;  // the last group is not whole
+constexpr uint32_t kRowInputs = 2816;
 
 /// Each row of x with a matrix, rows [first, first + n) at once.
 class Products {
  public:
   Products(OpBed& bed, const WeightType& type, GemvKernel kernel)
       : bed_(bed),
-        weights_(type, kOutputs, kInputs, 1),
+        weights_(type, kRowOutputs, kRowInputs, 1),
         gemv_(Gemv::plan(bed.pipelines(), type, kernel)) {
     const WeightSource source = weights_.source();
     uploaded_ = *upload_weights(bed, {&source, 1}, 1 << 24);
-    x_ = *bed.input(OpBed::normal_floats(size_t{Gemv::kMaxRows} * kInputs, 7));
-    y_ = *bed.output(uint64_t{Gemv::kMaxRows} * kOutputs * 4);
+    x_ = *bed.input(OpBed::normal_floats(size_t{Gemv::kMaxRows} * kRowInputs, 7));
+    y_ = *bed.output(uint64_t{Gemv::kMaxRows} * kRowOutputs * 4);
     scratch_ = *bed.output(
         std::max<uint64_t>(gemv_->scratch_bytes(uploaded_->matrix, Gemv::kMaxRows), 16));
   }
@@ -36,14 +36,14 @@ class Products {
   std::vector<std::byte> of(uint32_t first, uint32_t n) const {
     vk::Recorder recorder(bed_.device());
     gemv_->record(recorder, {.weights = uploaded_->matrix,
-                             .x = x_.from(uint64_t{first} * kInputs * 4),
-                             .x_stride = kInputs,
+                             .x = x_.from(uint64_t{first} * kRowInputs * 4),
+                             .x_stride = kRowInputs,
                              .y = y_,
-                             .y_stride = kOutputs,
+                             .y_stride = kRowOutputs,
                              .rows = n,
                              .scratch = scratch_});
     EXPECT_TRUE(vk::run(*bed_.device(), *recorder.finish()).ok());
-    return *vk::download(bed_.device(), y_.subrange(0, uint64_t{n} * kOutputs * 4));
+    return *vk::download(bed_.device(), y_.subrange(0, uint64_t{n} * kRowOutputs * 4));
   }
 
  private:
