@@ -45,11 +45,12 @@ uint32_t DraftPolicy::choose(uint32_t kind, uint32_t n_guessed, uint32_t n_reque
     if (best == 0 && probes && price(1) <= balance_) best = 1;
     price_ = price(best);
   }
-  n_without_ = best > 0 ? 0 : n_without_ + 1;
+  ++n_without_;
   return best;
 }
 
 void DraftPolicy::verified(uint32_t n_right) {
+  n_without_ = 0;
   balance_ = std::min(balance_ + n_right - price_, kMost);
 }
 

@@ -27,8 +27,8 @@ class DraftPolicy {
   static constexpr double kPerToken = 0.01;
   static constexpr double kAtFirst = 1;
   static constexpr double kMost = 8;
-  /// Without any for so many tokens one is verified, if it is likely to be right, whatever steps seem
-  /// to cost.
+  /// At first, and where none was verified for so many tokens, one is, if it is likely to be right,
+  /// whatever steps seem to cost: what a row more costs is known from steps that had one.
   static constexpr uint32_t kProbeTokens = 64;
 
   /// What was guessed and what came instead, both from the same place on: nothing is learned of what
@@ -42,7 +42,8 @@ class DraftPolicy {
   /// a step whose time is known: what costs are beyond is a guess too.
   uint32_t choose(uint32_t kind, uint32_t n_guessed, uint32_t n_requests, uint32_t most_measured,
                   const StepSeconds& seconds);
-  /// Of those that were chosen last, how many were right.
+  /// Of those that were chosen last, how many were right. What is chosen may not come to be verified,
+  /// as a request that runs ahead has its next step under way: then there is no such call.
   void verified(uint32_t n_right);
 
  private:
@@ -54,7 +55,7 @@ class DraftPolicy {
   }
 
   std::array<Places, kKinds> right_ = {prior(), prior(), prior()};
-  uint32_t n_without_ = 0;  // times in a row that none was chosen
+  uint32_t n_without_ = kProbeTokens;  // tokens since one was verified
   double balance_ = kAtFirst;
   double price_ = 0;  // of what was chosen last
 };

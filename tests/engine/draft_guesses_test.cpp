@@ -165,15 +165,20 @@ TEST(DraftPolicy, LeavesStepsOfManyRequestsAlone) {
 
 TEST(DraftPolicy, TriesBeyondWhatIsKnownByAndByAndAgainAfterAWhile) {
   DraftPolicy policy;
+  const auto dear_at_first = [](uint32_t n) { return 1.0 + 0.9 * n; };
+  EXPECT_EQ(policy.choose(0, 7, 1, 0, dear_at_first), 1u);
   const auto free = [](uint32_t) { return 1.0; };
   EXPECT_EQ(policy.choose(0, 7, 1, 0, free), 1u);
   EXPECT_EQ(policy.choose(0, 7, 1, 1, free), 2u);
   EXPECT_EQ(policy.choose(0, 7, 1, 4, free), 7u);
+  policy.verified(1);
   const auto dear = [](uint32_t n) { return 1.0 + n; };
   for (uint32_t i = 0; i < DraftPolicy::kProbeTokens; ++i) {
     EXPECT_EQ(policy.choose(0, 7, 1, 7, dear), 0u);
   }
   EXPECT_EQ(policy.choose(0, 7, 1, 7, dear), 1u);
+  EXPECT_EQ(policy.choose(0, 7, 1, 7, dear), 1u) << "until one is verified";
+  policy.verified(0);
   EXPECT_EQ(policy.choose(0, 7, 1, 7, dear), 0u);
   EXPECT_EQ(policy.choose(0, 7, 1, 7, [](uint32_t) { return 0.0; }), 0u) << "nothing is known";
 }
