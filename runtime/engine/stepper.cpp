@@ -221,8 +221,8 @@ Status Stepper::start(PendingStep& step) {
   return status;
 }
 
-/// Steps whose rows are all attended one by one are recorded once. A replay's declared costs are those of the step that
-/// was recorded.
+/// Steps whose rows are all attended one by one are recorded once. A replay's declared costs are those
+/// of the step that was recorded.
 bool Stepper::replayable(const PendingStep& step, const DeviceState::StepWork& work) const {
   if (!work.samples || work.reads_logits || options_.profile || hooks_.observer) return false;
   for (size_t i = 0; i < step.input.chunks.size(); ++i) {
