@@ -52,6 +52,11 @@ PUMICE_SERVICE_NORMAL = 0
 PUMICE_SERVICE_INTERACTIVE = 1
 PUMICE_SERVICE_BATCH = 2
 
+# pumice_speculation
+PUMICE_SPECULATION_OFF = 0
+PUMICE_SPECULATION_LOOKUP = 1
+PUMICE_SPECULATION_AUTO = 2
+
 # pumice_event_kind
 PUMICE_EVENT_NONE = 0
 PUMICE_EVENT_PROGRESS = 1
@@ -240,6 +245,8 @@ class pumice_request_options(Structure):
         ("n_top_log_probs", c_uint32),
         ("shares_prompt_with", c_uint64),
         ("scores", c_uint32),
+        ("speculation", c_int32),
+        ("max_draft_tokens", c_uint32),
         ("constraint", c_void_p),
     ]
 
@@ -273,6 +280,8 @@ class pumice_event(Structure):
         ("log_prob", c_float),
         ("top_log_probs", POINTER(pumice_token_log_prob)),
         ("n_top_log_probs", c_size_t),
+        ("drafted_tokens", c_uint32),
+        ("accepted_tokens", c_uint32),
     ]
 
 
@@ -302,6 +311,8 @@ class pumice_stats(Structure):
         ("weight_bytes_beside", c_uint64),
         ("n_lost_devices", c_uint32),
         ("is_lost", c_uint32),
+        ("drafted_tokens", c_uint64),
+        ("accepted_tokens", c_uint64),
     ]
 
 
