@@ -179,6 +179,7 @@ Status Chat::open(const GgufFile& file, const Logger& logger) {
                                .chunk_tokens = options_.model.chunk_tokens,
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
+  options_.generation.constraint.apply_to(engine_options);
   // Whole messages are left out here; within a prompt the engine would cut anywhere.
   if (engine_options.overflow == OverflowPolicy::kTruncateOldest) {
     engine_options.overflow = OverflowPolicy::kStop;
@@ -186,7 +187,8 @@ Status Chat::open(const GgufFile& file, const Logger& logger) {
   PUMICE_TRY(host_, open_host(options_.model, file, texts_, logger,
                               {.engine = engine_options,
                                .prompts = Prompts::kSeveral,
-                               .forgets_messages = options_.serving.overflow != "stop"}));
+                               .forgets_messages = options_.serving.overflow != "stop",
+                               .draft_model = options_.serving.draft_model}));
   PUMICE_TRY(conversation_, host_->open_conversation());
   Conversation said;
   said.set_system(options_.system, options_.trust_special);
@@ -292,7 +294,9 @@ Result<host::Submitted> Chat::submit(host::RequestInput input) {
   input.answer_room_tokens = std::max(window() / 4, 1u);
   input.sampling = options_.generation.sampler;
   input.stops = options_.generation.stop_strings;
+  input.constraint = options_.generation.constraint.compiled;
   input.ignore_end = options_.generation.ignore_eos;
+  input.speculation = options_.serving.speculation();
   const uint32_t room = window() - input.answer_room_tokens;
   Result<host::Submitted> submitted = host_->submit(conversation_, std::move(input));
   if (submitted.ok() || submitted.error().code != ErrorCode::kDoesNotFit) return submitted;
@@ -441,7 +445,7 @@ Status Chat::set(const std::string& words) {
     return make_error(ErrorCode::kInvalidArgument, "/set {}: '{}' is not a value for it", name,
                       printable(value));
   }
-  const Status valid = changed.complete(texts_.tokenizer->vocabulary());
+  const Status valid = changed.complete(texts_);
   if (!valid.ok()) {
     return make_error(valid.error().code, "/set {}: {}", name, valid.error().message);
   }
@@ -579,7 +583,7 @@ Status Chat::run(ChatOptions options) {
                                        std::vector{from_utf8(options.model.model)}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(host::ModelTexts texts, texts_of(options, file));
-  PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
+  PUMICE_TRY_STATUS(options.generation.complete(texts));
   const std::string stats = options.serving.stats;
   Chat chat(std::move(options), std::move(texts));
   PUMICE_TRY_STATUS(chat.open(file, logger));

@@ -60,6 +60,7 @@ Json to_json(const Generation& generation, const Engine& engine, uint64_t seed) 
             {"miss", miss_reason_name(report.cache.miss)}}},
           {"shifts", report.shifts},
           {"truncated_tokens", report.truncated_tokens},
+          {"spec", spec_json(report.drafts)},
           {"timings", timings_json(generation)},
           {"variants", engine.variants()},
           {"limit", vk::format_plan_options(engine.device()->plan().limits)}};
@@ -105,16 +106,18 @@ class Runner {
 };
 
 Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
-  EngineOptions engine_options{
-      .kv_type = options_.model.kv_type(),
-      .math = options_.model.math_kind(),
-      .n_sequences = options_.choices,
-      .token_budget = options_.model.token_budget,
-      .chunk_tokens = options_.model.chunk_tokens,
-      .greedy_only = is_plain_greedy(options_.generation.sampler) && !options_.log_probs,
-      .profile = options_.model.profile};
+  EngineOptions engine_options{.kv_type = options_.model.kv_type(),
+                               .math = options_.model.math_kind(),
+                               .n_sequences = options_.choices,
+                               .token_budget = options_.model.token_budget,
+                               .chunk_tokens = options_.model.chunk_tokens,
+                               .greedy_only = is_plain_greedy(options_.generation.sampler) &&
+                                              !options_.log_probs &&
+                                              !options_.generation.constraint.given(),
+                               .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
-  HostRequest request{.engine = engine_options};
+  options_.generation.constraint.apply_to(engine_options);
+  HostRequest request{.engine = engine_options, .draft_model = options_.serving.draft_model};
   if (options_.repl || options_.n_predict < 0) {
     request.prompts = options_.repl ? Prompts::kSeveral : Prompts::kOne;
   } else {
@@ -164,8 +167,10 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
                               .within_window = until_full || (options_.repl && stops),
                               .sampling = std::move(sampling),
                               .stops = options_.generation.stop_strings,
+                              .constraint = options_.generation.constraint.compiled,
                               .ignore_end = options_.generation.ignore_eos,
                               .log_probs = options_.log_probs,
+                              .speculation = options_.serving.speculation(),
                               .shares_prompt_with = first}));
   }
   Result<std::vector<Generation>> generated = follow_all(*host_, requests, sink);
@@ -251,7 +256,7 @@ Status Runner::run(RunOptions options) {
                          std::vector{from_utf8(options.model.model), from_utf8(options.file)}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file));
-  PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
+  PUMICE_TRY_STATUS(options.generation.complete(texts));
   const bool repl = options.repl;
   const std::string stats = options.serving.stats;
   const Logger logger = stderr_logger(options.model.verbose);
@@ -317,6 +322,8 @@ Command add_run(CLI::App& app) {
       "  pumice run -m model.gguf -f story.txt --temp 0 --json\n"
       "  echo \"The little dog\" | pumice run -m model.gguf\n"
       "  pumice run -m model.gguf --repl < prompts.txt\n"
+      "  pumice run -m model.gguf -p \"A dog as JSON: \" -j '{\"type\":\"object\",\"properties\":{"
+      "\"name\":{\"type\":\"string\"}},\"required\":[\"name\"]}'\n"
       "  pumice run -hf ggml-org/gemma-3-1b-it-GGUF:Q4_K_M -p \"Once upon a time\"");
   return {command, [options] { return Runner::run(*options); }};
 }

@@ -6,6 +6,7 @@
 // tokens; what it does to text, stop conditions and events is done here.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -17,6 +18,9 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "constraints/matcher.hpp"
+#include "engine/draft_policy.hpp"
+#include "engine/drafter.hpp"
 #include "engine/engine_options.hpp"
 #include "engine/step_input.hpp"
 #include "sampling/options.hpp"
@@ -27,9 +31,17 @@
 
 namespace pumice {
 
-/// Guesses what follows `tokens`, a request's prompt and what it has generated: `most` tokens are of
-/// use. Nothing is a guess too.
-using Drafter = std::function<std::vector<TokenId>(std::span<const TokenId> tokens, uint32_t most)>;
+/// Of what was guessed and verified, by its place in the guess.
+struct DraftCounts {
+  static constexpr uint32_t kPlaces = 16;  ///< later ones count as the last of these
+
+  uint32_t drafted = 0;   ///< tokens that were verified
+  uint32_t accepted = 0;  ///< of those, what the request said too
+  std::array<uint32_t, kPlaces> drafted_at = {};
+  std::array<uint32_t, kPlaces> accepted_at = {};
+
+  void add(uint32_t n_drafted, uint32_t n_accepted);
+};
 
 /// What to generate.
 struct GenerationRequest {
@@ -43,6 +55,14 @@ struct GenerationRequest {
   std::vector<TokenId> end_tokens = {};
   /// Texts that end the request; neither they nor what follows is given as text. Need a tokenizer.
   std::vector<std::string> stop_strings = {};
+  /// The output is a text of this: tokens after which none is possible any more are never chosen,
+  /// those that end the request only where such a text may end; it ends by itself (kComplete) where
+  /// nothing else may follow. Requests may share one; it is of the model's vocabulary. Where it costs
+  /// too much, or no token can go on, the request fails (RequestReport::failure). Not of an engine
+  /// with EngineOptions::greedy_only.
+  /// Where it forces tokens, one behind the other, they are verified as a guess, as far as
+  /// EngineOptions::spare_logit_rows has room: fewer steps, the same tokens.
+  std::shared_ptr<const Constraint> constraint = {};
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
   double timeout_s = std::numeric_limits<double>::infinity();  ///< from now
@@ -66,6 +86,10 @@ struct GenerationRequest {
   /// are those it says without. It does not run ahead, and no guess takes room from anyone: how
   /// many rows of guesses a step has at most is EngineOptions::spare_logit_rows.
   Drafter drafter = {};
+  uint32_t most_draft_tokens = UINT32_MAX;  ///< that are asked for
+  /// As many are verified as are worth it (DraftPolicy), which may be none: then it runs ahead. The
+  /// drafter is asked for each token, and its guesses are compared with the text either way.
+  bool adapts_drafts = false;
   /// Another choice of the prompt of that request, which was submitted before and has sampled
   /// nothing yet: the prompt is computed once, and the first tokens of both, of as many choices as
   /// the engine runs at once, are sampled from one row of logits. Otherwise, also with other tokens
@@ -98,9 +122,8 @@ struct RequestReport {
   uint32_t preemptions = 0;
   uint32_t shifts = 0;            ///< times the window was full and made room
   uint32_t truncated_tokens = 0;  ///< of the prompt's start, dropped on submission
-  uint32_t drafted_tokens = 0;    ///< that were verified
-  uint32_t accepted_tokens = 0;   ///< of those, what the request said too
-  std::string held_text = {};     ///< of a cancelled request: text that no event brought
+  DraftCounts drafts;
+  std::string held_text = {};  ///< of a cancelled request: text that no event brought
 };
 
 /// What a step brought for one request.
@@ -154,6 +177,13 @@ class Requests {
   /// The plan's transfers were made but for `failures`. False: it is rolled back, as requests lost
   /// what was to be restored, or have ended or begun again meanwhile; plan again.
   bool finish_transfers(const StepPlan& plan, const TransferFailures& failures);
+  /// Whether rows of a step under way are sampled with masks.
+  static bool wants_masks(const StepInput& step);
+  /// The masks of the oldest step under way, all before it having been committed: `take` receives
+  /// each, for which of the rows of that chunk that sample, in order. Rows without a call do not
+  /// count. A request whose constraint fails ends with an event, and so does its chunk's meaning.
+  using TakeMask = std::function<void(size_t chunk, uint32_t row, std::span<const uint32_t> mask)>;
+  void make_masks(const StepInput& step, double now_s, const TakeMask& take);
   /// Whether the results of a step under way are of use to anyone: some request of it goes on.
   bool is_wanted(const StepPlan& plan) const { return scheduler_.counts_in_part(plan.id); }
   /// The oldest step under way ran. `sampled`: what its sampling rows chose, chunk by chunk, in
@@ -200,6 +230,8 @@ class Requests {
     GenerationRequest request;                  // its prompt moved to the scheduler
     std::unique_ptr<TextStream> stream;         // with a tokenizer
     std::unique_ptr<SentenceStream> sentences;  // with kSentence
+    std::optional<Matcher> matcher;             // with a constraint: after what the stream was fed
+    Status failure;                             // of that
     // What was told, from which all else can be made again. `tokens` is what the scheduler has,
     // between calls; of long outputs it lacks what the window dropped.
     std::vector<TokenId> tokens;
@@ -210,9 +242,12 @@ class Requests {
     uint32_t truncated_tokens = 0;
     std::vector<TokenId> draft;  // of what follows the first `drafted_for` of its tokens
     size_t drafted_for = 0;
+    // Of one that adapts: how good guesses are, and one whose tokens have not all come yet.
+    DraftPolicy policy;
+    Guess held;
+    size_t held_for = 0;
     uint32_t n_scored = 0;  // positions whose scores were delivered or that have none
-    uint32_t drafted_tokens = 0;
-    uint32_t accepted_tokens = 0;
+    DraftCounts drafts;
   };
   /// A token of a chunk that ran, read and not yet told.
   struct ReadToken {
@@ -221,12 +256,21 @@ class Requests {
   };
 
   void ask_for_drafts();
+  uint32_t worthwhile_draft(RequestId id, Active& active, const Guess& guess);
   ChunkInput input_of(const StepChunk& chunk, bool is_new) const;
   void add_memory(const StepChunk& chunk, bool is_new, ChunkInput& input) const;
   static std::string text_of(Active& active, TokenId token);
   static std::string rest_of(Active& active);
   static void begin_text(Active& active);
   static EndReason read_token(Active& active, TokenId token, StepEvent& event);
+  Status check_constraint(const GenerationRequest& request) const;
+  static Status begin_constraint(Active& active);
+  static EndReason constrain(Active& active, TokenId token);
+  static Status mask_of(Active& active, TokenMask& mask);
+  static Status mask_rows(Active& active, size_t chunk, std::span<const TokenId> draft,
+                          const TakeMask& take);
+  static std::vector<TokenId> forced_tokens(Active& active, uint32_t most);
+  static size_t n_allowed(Active& active, std::span<const TokenId> draft);
   std::vector<ReadToken> read_chunk(const StepChunk& chunk, std::span<SampledRow> rows);
   void tell(StepEvent event, EndReason ended_by, double now_s, bool is_last = true);
   void shift_window(RequestId id);
@@ -237,6 +281,7 @@ class Requests {
   std::map<RequestId, Active> requests_;
   std::vector<StepEvent> events_;  // not taken yet
   uint64_t n_private_salts_ = 0;
+  uint32_t most_draft_measured_ = 0;  // rows of drafts in a step, of those whose time is known
 };
 
 }  // namespace pumice

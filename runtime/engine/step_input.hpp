@@ -32,6 +32,7 @@ struct RowSampling {
   SamplerConstants constants = {};
   uint32_t n_bias = 0;         ///< logit biases that its slot has
   bool has_penalties = false;  ///< its slot has the counts of its tokens
+  bool has_mask = false;       ///< of the tokens that may be chosen: Requests::make_masks
   bool plain_greedy = true;    ///< is_plain_greedy
   /// Log probabilities of what they choose, and of so many best.
   std::optional<uint32_t> log_probs = {};
@@ -72,6 +73,9 @@ struct ChunkInput {
   uint64_t output_index = 0;
   /// Of its first rows: the tokens that do follow, in a prompt that is scored.
   std::vector<TokenId> scored = {};
+  /// Its rows are of a draft, or of tokens that are read again after one: they are to be the same
+  /// bits as one by one (Decoder::alike_rows).
+  bool rows_alike = false;
   /// Positions whose logits the host wants: [first_logits, end_logits), of those in the chunk.
   uint32_t first_logits = 0;
   uint32_t end_logits = 0;

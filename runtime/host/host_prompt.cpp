@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.hpp"
 #include "base/printable.hpp"
+#include "engine/prompt_lookup.hpp"
 #include "host/host.hpp"
 
 namespace pumice::host {
@@ -41,6 +43,7 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   request.tokenizer = model_->texts().tokenizer;
   request.ignore_end = input.ignore_end;
   request.stop_strings = std::move(input.stops);
+  request.constraint = std::move(input.constraint);
   request.service_class = defaults.service_class;
   request.priority = defaults.priority;
   request.timeout_s = input.timeout_s;
@@ -48,6 +51,9 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   request.max_tokens_per_s = defaults.max_tokens_per_s;
   request.delivery = defaults.delivery;
   request.log_probs = input.log_probs;
+  request.most_draft_tokens = input.speculation.most_tokens;
+  request.adapts_drafts = input.speculation.guesses == Speculation::Guesses::kAuto;
+  PUMICE_TRY(request.drafter, drafter_of(input.speculation));
   const bool answers =
       input.text.empty() && input.tokens.empty() && conversation.said.awaits_answer();
   PUMICE_TRY_STATUS(input.messages.empty() && !answers
@@ -60,6 +66,24 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   PUMICE_TRY_STATUS(engine_->check(request));
   prepared.record.tokens = request.prompt;
   return prepared;
+}
+
+Result<Drafter> Host::drafter_of(const Speculation& speculation) const {
+  switch (speculation.guesses) {
+    case Speculation::Guesses::kNone:
+      return Drafter();
+    case Speculation::Guesses::kLookup:
+    case Speculation::Guesses::kAuto:
+      return prompt_lookup_drafter();
+    case Speculation::Guesses::kModel:
+      if (draft_model_ == nullptr) {
+        return make_error(ErrorCode::kInvalidArgument, "there is no draft model");
+      }
+      return Drafter([model = draft_model_](std::span<const TokenId> tokens, uint32_t most) {
+        return model->guess(tokens, most);
+      });
+  }
+  PUMICE_CHECK(false, "no such guesses");
 }
 
 Status Host::add_text(const RequestInput& input, const OpenConversation& conversation,
@@ -118,15 +142,15 @@ Status Host::add_messages(const RequestInput& input, const OpenConversation& con
     return make_error(ErrorCode::kInvalidArgument,
                       "this session began with text or tokens and cannot continue with messages");
   }
-  const auto& [tokenizer, format] = model_->texts();
-  if (!format->ok()) return format->error();
+  const ModelTexts& texts = model_->texts();
+  if (!texts.format->ok()) return texts.format->error();
   PUMICE_TRY(Conversation said, with_messages(conversation.said, input.messages, input.special));
   // Without a number a quarter of the context is the answer's.
   const uint32_t wanted = input.answer_room_tokens != 0 ? input.answer_room_tokens
                           : input.max_new_tokens != 0   ? input.max_new_tokens
                                                         : window_ / 4;
   const uint32_t room = window_ - std::clamp(wanted, 1u, std::max(window_ / 2, 1u));
-  PUMICE_TRY(FittedPrompt fitted, fit_prompt(said, **format, *tokenizer,
+  PUMICE_TRY(FittedPrompt fitted, fit_prompt(said, **texts.format, *texts.tokenizer,
                                              {.max_tokens = room,
                                               .forget = forgets_messages_,
                                               .n_forgotten = conversation.n_forgotten}));

@@ -173,7 +173,7 @@ class OtherRuntimes(CommandLineTest):
                "--threads 8", "-tb 2", "-no-cnv", "-sm none", "-ts 1,1", "-nkvo", "-ncmoe 4", "-ot exps=CPU", "-cmoe",
                "-np 2", "-cb", "--mlock", "--no-mmap", "--mmap", "--no-warmup", "--color", "--simple-io",
                "--no-display-prompt", "--log-disable", "--verbose-prompt", "--numa distribute", "--prio 2", "--poll 50",
-               "-C 0xf", "--perf", "--no-perf", "--jinja", "-st", "--keepalive 5m", "--nowordwrap", "-md draft.gguf",
+               "-C 0xf", "--perf", "--no-perf", "--jinja", "-st", "--keepalive 5m", "--nowordwrap", "--draft-min 1",
                "--swa-full", "--prompt-cache-all", "--mirostat 0", "--typical 1.0", "--think", "--log-file x", "-lv 3")
         for flags in run:
             with self.subTest(flags):
@@ -197,8 +197,8 @@ class OtherRuntimes(CommandLineTest):
         self.refuses(USAGE, "run", "-m", "x", "--n-predict", "0", says="--n-predict")
 
     def test_what_would_change_the_text_is_refused_by_name(self):
-        for flags in ("--mirostat 2", "--lora a.gguf", "--rope-scaling yarn", "--rope-freq-base 1e6", "--grammar x",
-                      "-j {}", "--json-schema {}", "--typical 0.5", "--dry-multiplier 0.8", "--xtc-probability 0.5",
+        for flags in ("--mirostat 2", "--lora a.gguf", "--rope-scaling yarn", "--rope-freq-base 1e6",
+                      "--typical 0.5", "--dry-multiplier 0.8", "--xtc-probability 0.5",
                       "--samplers top_k", "--logit-bias 1+1", "--override-kv a=int:1", "-bf x", "-hff x.gguf",
                       "--repeat-last-n 64", "--in-prefix x", "--mmproj x", "-sp", "-cnv", "--think=false",
                       "--reasoning-budget 0", "--hf-token x", "--rpc a:1"):
