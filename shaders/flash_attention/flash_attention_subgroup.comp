@@ -185,7 +185,8 @@ void add_loaded_keys(HeadTile heads, Item item, uint first) {
 
 /// Scores of this lane's key, neither scaled nor masked. The first of V are loaded behind the first of K.
 void score_keys(HeadTile heads, Item item, uint first_key, uint k_offset, uint v_offset) {
-  const uint token = (first_key + gl_SubgroupInvocationID) % 16;
+  // Behind the last key it is that one's: memory may hold anything there.
+  const uint token = min(first_key + gl_SubgroupInvocationID, item.kv_end - 1) % 16;
   const OctetPlace place = place_of_k(address_add(block_of(gl_SubgroupInvocationID), k_offset), token, 0);
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) scores[r] = 0.0;
   load_keys(place, 0);
@@ -305,12 +306,14 @@ void main() {
   const uint v_offset = pc.layer_offset + value_head_offset(heads.kv_head);
   const uvec2 keys = visible_keys(item, item.first_row);
 
-  const uint first = begin + gl_SubgroupID * subgroup_size;
-  load_blocks(item, first);
+  load_blocks(item, begin + gl_SubgroupID * subgroup_size);
   if (shared_q != 0) load_q_tile(item, heads);
   begin_rows();
   if (goes_on()) load_carried();
-  for (uint first_key = first; first_key < item.kv_end; first_key += workgroup_size) {
+  // As often in every subgroup: lavapipe 26 takes a subgroup's barrier for the workgroup's. One whose keys are all behind
+  // the last adds nothing.
+  for (uint tile = begin; tile < item.kv_end; tile += workgroup_size) {
+    const uint first_key = tile + gl_SubgroupID * subgroup_size;
     [[unroll]] for (uint b = 0; b < tile_blocks; ++b) blocks[b] = next_blocks[b];
     load_blocks(item, first_key + workgroup_size);
     score_keys(heads, item, first_key, k_offset, v_offset);
