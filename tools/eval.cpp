@@ -32,7 +32,7 @@ using Json = nlohmann::json;
 
 constexpr uint32_t kSequences = 8;
 constexpr uint32_t kScoredRows = 128;  // of a step
-constexpr std::chrono::milliseconds kInterruptInterval(50);
+constexpr std::chrono::milliseconds kEventInterval(50);
 constexpr size_t kMostResultBytes = size_t{64} << 20;  // of a line
 
 struct EvalOptions {
@@ -268,7 +268,7 @@ Status Evaluator::run(const Done& done) {
       PUMICE_TRY(const std::optional<EvalResult> result, take(*event));
       if (result) PUMICE_TRY_STATUS(done(*result));
     }
-    if (!any) PUMICE_TRY_STATUS(host_.wait(kInterruptInterval));
+    if (!any) PUMICE_TRY_STATUS(host_.wait(kEventInterval));
   }
   return {};
 }
