@@ -21,6 +21,8 @@ struct SamplingOptions {
   Status validate() const;
   /// The rest; draws a seed where none was chosen. Errors: kInvalidArgument.
   Status complete(const Vocabulary& vocabulary);
+  /// Whether one was chosen.
+  bool has_seed() const { return seed_ >= 0; }
 
  private:
   int64_t seed_ = -1;
