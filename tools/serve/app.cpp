@@ -52,10 +52,11 @@ ApiError of_exception(const std::exception& exception) {
 App::App(AppOptions options, ServedModel model)
     : options_(std::move(options)),
       model_(std::move(model)),
+      warnings_(options_.logger),
       wires_{.model = model_,
              .always_usage = options_.always_usage,
              .both_reasonings = options_.both_reasonings,
-             .logger = options_.logger} {
+             .warnings = &warnings_} {
   add_routes();
 }
 

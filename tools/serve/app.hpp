@@ -91,6 +91,7 @@ class App {
 
   const AppOptions options_;
   const ServedModel model_;
+  FieldWarnings warnings_;
   WireContext wires_;
   Metrics metrics_;
   std::unique_ptr<HttpServer> http_;

@@ -21,6 +21,8 @@ constexpr size_t kMostEarlyBytes = size_t{64} << 10;
 constexpr size_t kMostLingeringBytes = size_t{4} << 20;
 constexpr double kLinger_s = 2;
 constexpr size_t kMostIdBytes = 128;
+/// What the system keeps for a client that does not read, beside HttpLimits::unsent_bytes.
+constexpr int kSystemsBytes = 256 << 10;
 
 std::chrono::steady_clock::duration seconds(double s) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
@@ -53,6 +55,7 @@ Connection::Connection(asio::ip::tcp::socket socket, std::shared_ptr<ConnectionO
   ++owner_->n_connections;
   ErrorCode ignored;
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.set_option(asio::socket_base::send_buffer_size(kSystemsBytes), ignored);
 }
 
 Connection::~Connection() {

@@ -271,7 +271,7 @@ void read_tools(Fields& fields, const WireContext& context, ChatInput& chat) {
     if (!tool.is_object()) return fields.fail("tools", "must be an array of objects");
     const Json type = tool.value("type", Json("custom"));
     if (type != "custom" && !type.is_null()) {
-      context.logger.warning("a tool of type {} is left out", printable(dumped(type), 40));
+      warn_of_tool(type, context);
       continue;
     }
     tools.push_back({{"name", tool.value("name", Json())},

@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "base/printable.hpp"
 #include "engine/engine_limits.hpp"
 #include "text/detokenizer.hpp"
 #include "text/utf8.hpp"
@@ -200,14 +199,6 @@ std::vector<std::vector<TokenId>> read_prompts(Fields& fields, const ServedModel
     for (const Json& one : *json) add_prompt(one, fields, model, prompts);
   }
   return prompts;
-}
-
-void warn_of_unknown(const Fields& fields, const WireContext& context) {
-  std::string names;
-  for (const std::string& name : fields.unknown()) {
-    names += (names.empty() ? "" : ", ") + printable(name, 40);
-  }
-  if (!names.empty()) context.logger.warning("fields that mean nothing here: {}", names);
 }
 
 ParsedRequest read_completion(const Json& body, const WireContext& context) {

@@ -337,7 +337,7 @@ void read_tools(Fields& fields, const WireContext& context, ChatInput& chat, Sai
   for (const Json& tool : *list) {
     if (!tool.is_object()) return fields.fail("tools", "must be an array of objects");
     if (tool.value("type", Json("function")) != "function") {
-      context.logger.warning("a tool of type {} is left out", printable(dumped(tool["type"]), 40));
+      warn_of_tool(tool["type"], context);
       continue;
     }
     Json function = tool;
