@@ -26,6 +26,12 @@ target_include_directories(pumice_boost_headers SYSTEM INTERFACE ${BOOST_HEADERS
 target_compile_definitions(pumice_boost_headers INTERFACE BOOST_ALL_NO_LIB BOOST_ASIO_NO_DEPRECATED)
 target_link_libraries(pumice_boost_headers INTERFACE Threads::Threads)
 
+# valijson: headers only; judges answers by their schema (pumice eval).
+find_path(VALIJSON_DIR valijson/validator.hpp REQUIRED DOC "Folder of valijson (libvalijson-dev)")
+add_library(pumice_valijson INTERFACE)
+target_include_directories(pumice_valijson SYSTEM INTERFACE ${VALIJSON_DIR})
+target_compile_definitions(pumice_valijson INTERFACE VALIJSON_USE_EXCEPTIONS=1)  # without them it aborts
+
 # Vulkan: headers and volk only. The loader is opened at run time by volk and never linked.
 find_path(VULKAN_HEADERS_DIR vulkan/vulkan.h REQUIRED)
 find_path(VOLK_DIR volk.c REQUIRED DOC "Folder of volk.h and volk.c (libvulkan-volk-dev)")
