@@ -292,6 +292,7 @@ Result<host::Submitted> Chat::submit(host::RequestInput input) {
   input.answer_room_tokens = std::max(window() / 4, 1u);
   input.sampling = options_.generation.sampler;
   input.stops = options_.generation.stop_strings;
+  input.constraint = options_.generation.constraint.compiled;
   input.ignore_end = options_.generation.ignore_eos;
   const uint32_t room = window() - input.answer_room_tokens;
   Result<host::Submitted> submitted = host_->submit(conversation_, std::move(input));
@@ -441,7 +442,7 @@ Status Chat::set(const std::string& words) {
     return make_error(ErrorCode::kInvalidArgument, "/set {}: '{}' is not a value for it", name,
                       printable(value));
   }
-  const Status valid = changed.complete(texts_.tokenizer->vocabulary());
+  const Status valid = changed.complete(texts_);
   if (!valid.ok()) {
     return make_error(valid.error().code, "/set {}: {}", name, valid.error().message);
   }
@@ -579,7 +580,7 @@ Status Chat::run(ChatOptions options) {
                                        std::vector{from_utf8(options.model.model)}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(host::ModelTexts texts, texts_of(options, file));
-  PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
+  PUMICE_TRY_STATUS(options.generation.complete(texts));
   const std::string stats = options.serving.stats;
   Chat chat(std::move(options), std::move(texts));
   PUMICE_TRY_STATUS(chat.open(file, logger));

@@ -105,14 +105,15 @@ class Runner {
 };
 
 Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
-  EngineOptions engine_options{
-      .kv_type = options_.model.kv_type(),
-      .math = options_.model.math_kind(),
-      .n_sequences = options_.choices,
-      .token_budget = options_.model.token_budget,
-      .chunk_tokens = options_.model.chunk_tokens,
-      .greedy_only = is_plain_greedy(options_.generation.sampler) && !options_.log_probs,
-      .profile = options_.model.profile};
+  EngineOptions engine_options{.kv_type = options_.model.kv_type(),
+                               .math = options_.model.math_kind(),
+                               .n_sequences = options_.choices,
+                               .token_budget = options_.model.token_budget,
+                               .chunk_tokens = options_.model.chunk_tokens,
+                               .greedy_only = is_plain_greedy(options_.generation.sampler) &&
+                                              !options_.log_probs &&
+                                              !options_.generation.constraint.given(),
+                               .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
   HostRequest request{.engine = engine_options};
   if (options_.repl || options_.n_predict < 0) {
@@ -164,6 +165,7 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
                               .within_window = until_full || (options_.repl && stops),
                               .sampling = std::move(sampling),
                               .stops = options_.generation.stop_strings,
+                              .constraint = options_.generation.constraint.compiled,
                               .ignore_end = options_.generation.ignore_eos,
                               .log_probs = options_.log_probs,
                               .shares_prompt_with = first}));
@@ -251,7 +253,7 @@ Status Runner::run(RunOptions options) {
                          std::vector{from_utf8(options.model.model), from_utf8(options.file)}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file));
-  PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
+  PUMICE_TRY_STATUS(options.generation.complete(texts));
   const bool repl = options.repl;
   const std::string stats = options.serving.stats;
   const Logger logger = stderr_logger(options.model.verbose);
@@ -317,6 +319,8 @@ Command add_run(CLI::App& app) {
       "  pumice run -m model.gguf -f story.txt --temp 0 --json\n"
       "  echo \"The little dog\" | pumice run -m model.gguf\n"
       "  pumice run -m model.gguf --repl < prompts.txt\n"
+      "  pumice run -m model.gguf -p \"A dog as JSON: \" -j '{\"type\":\"object\",\"properties\":{"
+      "\"name\":{\"type\":\"string\"}},\"required\":[\"name\"]}'\n"
       "  pumice run -hf ggml-org/gemma-3-1b-it-GGUF:Q4_K_M -p \"Once upon a time\"");
   return {command, [options] { return Runner::run(*options); }};
 }

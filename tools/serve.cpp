@@ -158,7 +158,7 @@ Status serve_model(ServeOptions options) {
   const std::filesystem::path path = from_utf8(options.model.model);
   PUMICE_TRY(const GgufFile file, GgufFile::open(path));
   PUMICE_TRY(const host::ModelTexts texts, host::ModelTexts::read(file));
-  PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
+  PUMICE_TRY_STATUS(options.generation.complete(texts));
 
   EngineOptions engine{.kv_type = options.model.kv_type(),
                        .math = options.model.math_kind(),
@@ -213,7 +213,8 @@ Command add_serve(CLI::App& app) {
   add_network(*command, *options);
   options->generation.add_to(*command);
   options->serving.add_to(*command);
-  for (const char* const name : {"--overflow", "--keep", "--ignore-eos", "--stop"}) {
+  for (const char* const name : {"--overflow", "--keep", "--ignore-eos", "--stop", "--json-schema",
+                                 "--json-schema-file", "--grammar", "--grammar-file", "--regex"}) {
     command->remove_option(command->get_option(name));
   }
   command->footer(

@@ -41,6 +41,7 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   request.tokenizer = model_->texts().tokenizer;
   request.ignore_end = input.ignore_end;
   request.stop_strings = std::move(input.stops);
+  request.constraint = std::move(input.constraint);
   request.service_class = defaults.service_class;
   request.priority = defaults.priority;
   request.timeout_s = input.timeout_s;
@@ -118,15 +119,15 @@ Status Host::add_messages(const RequestInput& input, const OpenConversation& con
     return make_error(ErrorCode::kInvalidArgument,
                       "this session began with text or tokens and cannot continue with messages");
   }
-  const auto& [tokenizer, format] = model_->texts();
-  if (!format->ok()) return format->error();
+  const ModelTexts& texts = model_->texts();
+  if (!texts.format->ok()) return texts.format->error();
   PUMICE_TRY(Conversation said, with_messages(conversation.said, input.messages, input.special));
   // Without a number a quarter of the context is the answer's.
   const uint32_t wanted = input.answer_room_tokens != 0 ? input.answer_room_tokens
                           : input.max_new_tokens != 0   ? input.max_new_tokens
                                                         : window_ / 4;
   const uint32_t room = window_ - std::clamp(wanted, 1u, std::max(window_ / 2, 1u));
-  PUMICE_TRY(FittedPrompt fitted, fit_prompt(said, **format, *tokenizer,
+  PUMICE_TRY(FittedPrompt fitted, fit_prompt(said, **texts.format, *texts.tokenizer,
                                              {.max_tokens = room,
                                               .forget = forgets_messages_,
                                               .n_forgotten = conversation.n_forgotten}));

@@ -23,6 +23,7 @@ Result<ModelTexts> ModelTexts::read(const GgufFile& file,
   ModelTexts texts{.tokenizer = std::make_shared<const Tokenizer>(std::move(tokenizer))};
   texts.format = std::make_shared<const Result<ChatFormat>>(
       format_of(file, texts.tokenizer->vocabulary(), chat_template));
+  texts.constraints = std::make_shared<ConstraintCompiler>(texts.tokenizer);
   return texts;
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "constraints/constraint_compiler.hpp"
 #include "format/gguf.hpp"
 #include "host/device_owner.hpp"
 #include "host/opened_model.hpp"
@@ -24,6 +25,7 @@ struct ModelTexts {
   std::shared_ptr<const Tokenizer> tokenizer;
   /// Or why messages cannot be prompts: the template is not understood.
   std::shared_ptr<const Result<ChatFormat>> format;
+  std::shared_ptr<ConstraintCompiler> constraints = {};  ///< of the tokenizer
 
   /// `chat_template`: instead of the file's own. Errors: load_tokenizer's.
   static Result<ModelTexts> read(const GgufFile& file,

@@ -34,6 +34,8 @@ const ServedModel& model() {
     model.id = "m";
     model.tokenizer = ByteTokens({"<end>"}).tokenizer();
     model.window_tokens = 1000;
+    model.constraints =
+        std::make_shared<ConstraintCache>(std::make_shared<ConstraintCompiler>(model.tokenizer));
     model.chat = std::make_shared<const Result<ChatPrompt>>(
         ChatPrompt::create(kTemplate, model.tokenizer->vocabulary(), "qwen3"));
     return model;

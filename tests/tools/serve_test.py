@@ -225,6 +225,33 @@ class Texts(ServeTest):
         both = self.complete(["The dog", "A cat"], n=2)
         self.assertEqual([choice["text"] for choice in both["choices"]], [one, one, other, other])
 
+    def test_an_answer_is_held_to_its_schema_whatever_the_model_would_say(self):
+        schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12},
+                                                   "n": {"enum": [1, 2, 3]}},
+                  "required": ["name", "n"], "additionalProperties": False}
+        chat = {"messages": [{"role": "user", "content": PROMPT}], "max_tokens": 200, "temperature": 1, "seed": 4}
+        form = {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}}
+        answer = self.server.json("POST", "/v1/chat/completions", {**chat, **form})["choices"][0]
+        said = json.loads(answer["message"]["content"])
+        self.assertEqual(sorted(said), ["n", "name"])
+        self.assertEqual(answer["finish_reason"], "stop")
+        chunks = self.streamed("/v1/chat/completions", {**chat, **form})
+        self.assertEqual(json.loads("".join(chunk["choices"][0]["delta"].get("content", "") for chunk in chunks)), said)
+        tools = [{"type": "function", "function": {"name": "look", "parameters": schema}}]
+        called = self.server.json("POST", "/v1/chat/completions", {**chat, "tools": tools, "tool_choice": "required",
+                                                                   "parallel_tool_calls": False})["choices"][0]
+        (call,) = called["message"]["tool_calls"]
+        self.assertEqual((called["finish_reason"], call["function"]["name"]), ("tool_calls", "look"))
+        self.assertIn(json.loads(call["function"]["arguments"])["n"], (1, 2, 3))
+        message = self.server.json("POST", "/v1/messages", {
+            "messages": chat["messages"], "max_tokens": 200, "tool_choice": {"type": "any"},
+            "tools": [{"name": "look", "input_schema": schema}]})
+        self.assertEqual((message["stop_reason"], message["content"][-1]["name"]), ("tool_use", "look"))
+        item = self.server.json("POST", "/v1/responses", {"input": PROMPT, "max_output_tokens": 200, "tools": [
+            {"type": "function", "name": "look", "parameters": schema}], "tool_choice": "required"})["output"][-1]
+        self.assertIn(json.loads(item["arguments"])["n"], (1, 2, 3))
+        self.assertIn(self.complete(guided_choice=["yes", "no"])["choices"][0]["text"], ("yes", "no"))
+
     def test_a_stop_string_ends_the_text_before_it(self):
         text = self.complete(max_tokens=60)["choices"][0]["text"]
         word = text.split()[4]

@@ -37,6 +37,8 @@ class Wires : public testing::Test {
     model_.id = "m";
     model_.tokenizer = tokens_.tokenizer();
     model_.window_tokens = 1000;
+    model_.constraints =
+        std::make_shared<ConstraintCache>(std::make_shared<ConstraintCompiler>(model_.tokenizer));
     model_.chat = std::make_shared<const Result<ChatPrompt>>(
         ChatPrompt::create(kTemplate, model_.tokenizer->vocabulary(), "qwen3"));
     EXPECT_TRUE(model_.chat->ok());
@@ -134,7 +136,10 @@ TEST_F(Wires, WhatCannotBeHonouredIsNamed) {
            {R"({"prompt": "a", "n": 1.5})", "n"},
            {R"({"prompt": "a", "top_p": 2})", "top_p"},
            {R"({"prompt": "a", "seed": "x"})", "seed"},
-           {R"({"prompt": "a", "guided_regex": "a+"})", "guided_regex"},
+           {R"({"prompt": "a", "guided_regex": "a("})", "guided_regex"},
+           {R"({"prompt": "a", "json_schema": {"type": "string", "format": "never"}})",
+            "json_schema"},
+           {R"({"prompt": "a", "grammar": "root ::= x", "guided_choice": ["a"]})", "guided_choice"},
            {R"({"prompt": "a", "best_of": 3})", "best_of"},
            {R"({"prompt": [1, "a"]})", "prompt"},
            {R"({"prompt": "a", "stream_options": {"include_usage": 1}})",
@@ -180,6 +185,76 @@ TEST_F(Wires, ThreeProtocolsMakeOnePromptOfWhatWasSaid) {
   const JsonOrError rendered = render_chat(chat, {.model = model_});
   EXPECT_EQ(std::get<Json>(rendered)["token_ids"].size(),
             request(read_chat, chat).input.prompts[0].size());
+}
+
+/// Whether an answer may be this text, and nothing less.
+bool allows(const WireRequest& request, std::string_view text) {
+  EXPECT_NE(request.input.constraint, nullptr);
+  Matcher matcher(request.input.constraint);
+  for (const char c : text) {
+    if (!matcher.accept(ByteTokens::byte(c)).ok()) return false;
+  }
+  return matcher.can_end().value();
+}
+
+TEST_F(Wires, AnswersAreHeldToSchemasAndChoices) {
+  const std::string head = R"({"messages": [{"role": "user", "content": "a"}], )";
+  const WireRequest object =
+      request(read_chat, parse(head + R"("response_format": {"type": "json_object"}})"));
+  EXPECT_TRUE(allows(object, R"({"a": 1})"));
+  EXPECT_FALSE(allows(object, "[1]"));
+  const std::string schema = R"({"type": "object", "properties": {"n": {"enum": [1, 2]}},
+      "required": ["n"], "additionalProperties": false})";
+  for (const WireRequest& one :
+       {request(read_chat, parse(head + R"("response_format": {"type": "json_schema",
+            "json_schema": {"name": "x", "schema": )" +
+                                 schema + "}}}")),
+        request(read_response, parse(R"({"input": "a", "text": {"format": {"type": "json_schema",
+            "name": "x", "schema": )" +
+                                     schema + "}}}")),
+        request(read_completion, parse(R"({"prompt": "a", "guided_json": )" + schema + "}"))}) {
+    EXPECT_TRUE(allows(one, R"({"n": 2})"));
+    EXPECT_FALSE(allows(one, R"({"n": 3})"));
+    EXPECT_FALSE(allows(one, R"({"n": 2)"));
+  }
+  const WireRequest choice =
+      request(read_completion, parse(R"({"prompt": "a", "guided_choice": ["yes", "no"]})"));
+  EXPECT_TRUE(allows(choice, "no"));
+  EXPECT_FALSE(allows(choice, "maybe"));
+  EXPECT_EQ(error(read_chat, head + R"("tool_choice": "required"})").param, "tool_choice");
+  EXPECT_EQ(error(read_chat, head + R"("response_format": {"type": "json_schema",
+      "json_schema": {"schema": {"type": "string", "format": "never"}}}})")
+                .param,
+            "response_format.json_schema.schema");
+}
+
+TEST_F(Wires, ACallThatIsAskedForIsOneOfTheToolsWithItsArguments) {
+  const std::string tools = R"("tools": [
+      {"type": "function", "function": {"name": "f", "parameters": {"type": "object",
+          "properties": {"a": {"type": "integer"}}, "required": ["a"], "additionalProperties": false}}},
+      {"type": "function", "function": {"name": "g"}}], )";
+  const std::string head = R"({"messages": [{"role": "user", "content": "Q"}], )" + tools;
+  const std::string f = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 7}}\n</tool_call>";
+  const std::string g = "<tool_call>\n{\"name\": \"g\", \"arguments\": {}}\n</tool_call>";
+  const WireRequest any = request(read_chat, parse(head + R"("tool_choice": "required"})"));
+  EXPECT_TRUE(allows(any, f));
+  EXPECT_TRUE(allows(any, g + "\n" + f));
+  EXPECT_FALSE(allows(any, "hello"));
+  EXPECT_TRUE(allows(any, "<think>\nwell\n</think>\n\n" + f));
+  const WireRequest one = request(read_chat, parse(head + R"("tool_choice": {"type": "function",
+      "function": {"name": "f"}}})"));
+  EXPECT_TRUE(allows(one, f));
+  EXPECT_FALSE(allows(one, g));
+  EXPECT_FALSE(allows(one, f + "\n" + f));
+  const WireRequest thinks = request(read_chat, parse(head + R"("enable_thinking": true,
+      "response_format": {"type": "json_object"}})"));
+  EXPECT_TRUE(allows(thinks, "so\n</think>\n\n{}"));
+  EXPECT_TRUE(allows(thinks, "so\n</think>\n\n" + g));
+  EXPECT_FALSE(allows(thinks, "{}"));
+  EXPECT_EQ(error(read_chat, head + R"("tool_choice": {"type": "function",
+      "function": {"name": "h"}}})")
+                .param,
+            "tool_choice");
 }
 
 constexpr std::string_view kWritten =

@@ -58,7 +58,6 @@ struct Usage {
   uint32_t cached_tokens = 0;
   uint32_t completion_tokens = 0;
   uint32_t reasoning_tokens = 0;
-  uint32_t drafted_tokens = 0, accepted_tokens = 0;
   double prompt_ms = 0;     ///< until the first token
   double predicted_ms = 0;  ///< from there to the end
 };

@@ -9,7 +9,8 @@ namespace {
 Finish finish_of(EndReason reason, uint32_t n_calls) {
   if (n_calls > 0) return Finish::kToolCalls;
   if (reason == EndReason::kStopString) return Finish::kStopString;
-  return reason == EndReason::kStop ? Finish::kStop : Finish::kLength;
+  const bool is_full = reason == EndReason::kLength || reason == EndReason::kWindow;
+  return is_full ? Finish::kLength : Finish::kStop;
 }
 
 std::string_view finish_name(Finish finish) {
@@ -168,8 +169,6 @@ void Answering::end_choice(uint32_t index, const host::Event& event) {
 void Answering::add_usage(const RequestReport& report, bool is_first) {
   const RequestTimes& times = report.times;
   if (!request_.no_tokens) usage_.completion_tokens += report.generated_tokens;
-  usage_.drafted_tokens += report.drafted_tokens;
-  usage_.accepted_tokens += report.accepted_tokens;
   const double prefill_s = between(times.first_scheduled, times.first_token);
   usage_.predicted_ms =
       std::max(usage_.predicted_ms, 1e3 * between(times.first_token, times.last_token));

@@ -13,6 +13,7 @@
 #include "host/model_owner.hpp"
 #include "sampling/options.hpp"
 #include "text/tokenizer.hpp"
+#include "tools/serve/service/constraint_cache.hpp"
 
 namespace pumice::serve {
 
@@ -26,6 +27,7 @@ struct ServedModel {
   /// was said, as `pumice chat` does.
   std::shared_ptr<const Result<ChatPrompt>> chat;
   bool has_template = false;
+  std::shared_ptr<ConstraintCache> constraints;
   uint32_t window_tokens = 0;
   uint32_t trained_tokens = 0;
   SamplerOptions sampling;  ///< of requests that do not say

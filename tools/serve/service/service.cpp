@@ -105,6 +105,7 @@ Result<host::RequestId> Service::submit_one(const GenerationInput& input, size_t
                             .within_window = true,
                             .sampling = std::move(sampling),
                             .stops = input.stops,
+                            .constraint = input.constraint,
                             .ignore_end = input.ignore_end,
                             .log_probs = input.log_probs,
                             .scores = input.scores,

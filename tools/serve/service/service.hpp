@@ -31,6 +31,7 @@ struct GenerationInput {
   std::optional<uint32_t> log_probs;  ///< of each token, and of so many best in its place
   bool scores = false;                ///< the prompt's tokens come as events too
   bool ignore_end = false;
+  std::shared_ptr<const Constraint> constraint = {};
   std::string salt;
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;

@@ -283,7 +283,7 @@ void read_tools(Fields& fields, const WireContext& context, ChatInput& chat) {
   chat.tools = std::make_shared<const Tools>(std::move(made).value());
 }
 
-void read_tool_choice(Fields& fields, ChatInput& chat, WireRequest& request) {
+void read_choice_of_tool(Fields& fields, ChatInput& chat, WireRequest& request) {
   const Json* const choice = fields.find("tool_choice");
   if (choice == nullptr) return;
   if (!choice->is_object()) return fields.fail("tool_choice", "must be an object");
@@ -295,8 +295,15 @@ void read_tool_choice(Fields& fields, ChatInput& chat, WireRequest& request) {
   request.one_call = one && !chat.tools->empty();
   if (type == "none") {
     chat.tools = std::make_shared<const Tools>();
+  } else if (type == "any") {
+    need_call({}, its, chat);
+  } else if (type == "tool") {
+    std::string name;
+    its.read("name", name);
+    request.one_call = true;
+    need_call({name}, its, chat);
   } else if (type != "auto") {
-    its.fail("type", "only auto and none: this server does not constrain answers");
+    its.fail("type", "must be auto, any, tool or none");
   }
   if (its.error()) fields.fail(*its.error());
 }
@@ -351,7 +358,9 @@ ParsedRequest read_messages(const Json& body, const WireContext& context) {
     }
   }
   read_tools(fields, context, chat);
-  read_tool_choice(fields, chat, request);
+  read_choice_of_tool(fields, chat, request);
+  read_format(fields.find("output_format"), "output_format", fields, chat.wish);
+  read_constraint(fields, chat.wish);
   read_thinking(fields, chat);
   read_generation(fields, context.model, request.input);
   fields.read("stop_sequences", request.input.stops);
@@ -361,7 +370,6 @@ ParsedRequest read_messages(const Json& body, const WireContext& context) {
   fields.refuse("mcp_servers", "this server calls no others");
   fields.ignore({"anthropic_version", "anthropic_beta", "betas", "context_management",
                  "output_config", "speed"});
-  fields.refuse("output_format", "this server does not constrain answers");
   if (request.input.n_choices != 1) fields.fail("n", "must be 1 here");
   if (fields.error()) return *fields.error();
   warn_of_unknown(fields, context);

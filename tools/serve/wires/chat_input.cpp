@@ -55,23 +55,6 @@ void read_tools(Fields& fields, ChatInput& chat) {
   chat.tools = std::make_shared<const Tools>(std::move(tools).value());
 }
 
-void read_tool_choice(Fields& fields, ChatInput& chat) {
-  const Json* const choice = fields.find("tool_choice");
-  if (choice == nullptr || *choice == "auto") return;
-  if (*choice == "none") {
-    chat.tools = std::make_shared<const Tools>();
-    return;
-  }
-  fields.fail("tool_choice", "only auto and none: this server does not constrain answers");
-}
-
-void read_response_format(Fields& fields) {
-  const Json* const format = fields.find("response_format");
-  if (format == nullptr) return;
-  const bool is_text = format->is_object() && format->value("type", Json()) == "text";
-  if (!is_text) fields.fail("response_format", "only text: this server does not constrain answers");
-}
-
 void read_template_variables(Fields& fields, Json& variables) {
   if (const Json* const kwargs = fields.find("chat_template_kwargs")) {
     if (!kwargs->is_object()) return fields.fail("chat_template_kwargs", "must be an object");
@@ -83,7 +66,66 @@ void read_template_variables(Fields& fields, Json& variables) {
   }
 }
 
+/// Of a function in a tool choice.
+std::optional<std::string> name_of(const Json& json) {
+  if (!json.is_object()) return std::nullopt;
+  const Json* its = &json;
+  if (json.contains("function") && json["function"].is_object()) its = &json["function"];
+  const Json name = its->value("name", Json());
+  return name.is_string() ? std::optional(name.get<std::string>()) : std::nullopt;
+}
+
+void offer_only(const std::vector<std::string>& names, ChatInput& chat) {
+  Json list = Json::array();
+  for (const Json& tool : chat.tools->json()) {
+    const std::string name = tool["function"]["name"].get<std::string>();
+    if (std::find(names.begin(), names.end(), name) != names.end()) list.push_back(tool);
+  }
+  chat.tools = std::make_shared<const Tools>(Tools::create(list).value());
+}
+
+void read_allowed_tools(const Json& choice, Fields& errors, ChatInput& chat) {
+  const Json& its = choice.contains("allowed_tools") ? choice["allowed_tools"] : choice;
+  std::vector<std::string> names;
+  const Json tools = its.is_object() ? its.value("tools", Json()) : Json();
+  for (size_t i = 0; tools.is_array() && i < tools.size(); ++i) {
+    const std::optional<std::string> name = name_of(tools[i]);
+    if (name) names.push_back(*name);
+  }
+  if (names.empty()) return errors.fail("tool_choice", "allows no function");
+  if (its.value("mode", Json()) == "required") return need_call(std::move(names), errors, chat);
+  offer_only(names, chat);
+}
+
 }  // namespace
+
+void need_call(std::vector<std::string> names, Fields& errors, ChatInput& chat) {
+  if (chat.tools->empty()) return errors.fail("tool_choice", "there are no tools to call");
+  for (const std::string& name : names) {
+    if (chat.tools->contains(name)) continue;
+    return errors.fail("tool_choice", fmt::format("there is no tool \"{}\"", printable(name, 60)));
+  }
+  chat.wish.needs_call = true;
+  chat.wish.tools = std::move(names);
+  if (chat.wish.field.empty()) chat.wish.field = "tool_choice";
+}
+
+void read_tool_choice(const Json* choice, Fields& errors, ChatInput& chat, WireRequest& request) {
+  if (choice == nullptr || *choice == "auto") return;
+  if (*choice == "none") {
+    chat.tools = std::make_shared<const Tools>();
+    return;
+  }
+  if (*choice == "required") return need_call({}, errors, chat);
+  const Json type = choice->is_object() ? choice->value("type", Json()) : Json();
+  if (type == "allowed_tools") return read_allowed_tools(*choice, errors, chat);
+  const std::optional<std::string> name = name_of(*choice);
+  if (type != "function" || !name) {
+    return errors.fail("tool_choice", "must be auto, none, required or a function");
+  }
+  request.one_call = true;
+  need_call({*name}, errors, chat);
+}
 
 std::optional<std::string> read_text_content(const Json* content, const std::string& path,
                                              std::initializer_list<std::string_view> types,
@@ -157,11 +199,12 @@ ChatInput read_openai_chat(Fields& fields, WireRequest& request) {
     chat.prompt.messages.push_back(*std::move(message));
   }
   read_tools(fields, chat);
-  read_tool_choice(fields, chat);
   bool parallel = true;
   fields.read("parallel_tool_calls", parallel);
   request.one_call = !parallel && !chat.tools->empty();
-  read_response_format(fields);
+  read_format(fields.find("response_format"), "response_format", fields, chat.wish);
+  read_constraint(fields, chat.wish);
+  read_tool_choice(fields.find("tool_choice"), fields, chat, request);
   read_template_variables(fields, chat.prompt.variables);
   fields.refuse("functions", "use tools");
   fields.refuse("function_call", "use tool_choice", "auto");
@@ -195,7 +238,7 @@ std::optional<ApiError> set_prompt(ChatInput chat, const ServedModel& model, std
   form.options.begins_reasoning = format->begins_reasoning(rendered->text);
   form.options.tools = std::move(chat.tools);
   request.form = std::move(form);
-  return std::nullopt;
+  return set_constraint(chat.wish, model, request);
 }
 
 }  // namespace pumice::serve

@@ -95,11 +95,6 @@ void read_generation(Fields& fields, const ServedModel& model, GenerationInput& 
   if (const Status valid = sampling.validate(model.tokenizer->vocabulary().size()); !valid.ok()) {
     fields.fail(ApiError{.message = valid.error().message});
   }
-  constexpr std::string_view kConstraint = "this server does not constrain answers";
-  for (const char* const name : {"grammar", "json_schema", "structured_outputs", "guided_json",
-                                 "guided_regex", "guided_choice", "guided_grammar"}) {
-    fields.refuse(name, kConstraint);
-  }
   fields.refuse("mirostat", "this sampler does not exist here", 0);
   fields.refuse("min_tokens", "this server cannot do that", 0);
   fields.refuse("best_of", "only as many answers as n are made", input.n_choices);
@@ -166,16 +161,11 @@ std::string openai_error(const ApiError& error, std::string_view) {
 }
 
 Json openai_usage(const Usage& usage) {
-  Json details = {{"reasoning_tokens", usage.reasoning_tokens}};
-  if (usage.drafted_tokens > 0) {
-    details["accepted_prediction_tokens"] = usage.accepted_tokens;
-    details["rejected_prediction_tokens"] = usage.drafted_tokens - usage.accepted_tokens;
-  }
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details", std::move(details)}};
+          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
 }
 
 Json timings_of(const Usage& usage) {

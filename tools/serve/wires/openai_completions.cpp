@@ -6,6 +6,7 @@
 #include "engine/engine_limits.hpp"
 #include "text/detokenizer.hpp"
 #include "text/utf8.hpp"
+#include "tools/serve/wires/constraint.hpp"
 #include "tools/serve/wires/openai_common.hpp"
 #include "tools/serve/wires/wires.hpp"
 
@@ -208,6 +209,9 @@ ParsedRequest read_completion(const Json& body, const WireContext& context) {
   check_model(fields, context.model);
   input.prompts = read_prompts(fields, context.model);
   read_generation(fields, context.model, input);
+  ConstraintWish wish;
+  read_constraint(fields, wish);
+  read_format(fields.find("response_format"), "response_format", fields, wish);
   bool echo = false;
   fields.read("echo", echo);
   input.max_tokens = 16;  // OpenAI's
@@ -228,6 +232,7 @@ ParsedRequest read_completion(const Json& body, const WireContext& context) {
   const StreamOptions stream = read_stream(fields, context.always_usage);
   if (fields.error()) return *fields.error();
   warn_of_unknown(fields, context);
+  if (auto error = set_constraint(wish, context.model, request)) return *error;
   std::vector<CompletionWriter::Echo> echoes;
   const Json& prompt = body["prompt"];
   for (size_t i = 0; echo && i < input.prompts.size(); ++i) {

@@ -33,6 +33,7 @@ struct Said {
   Json tool_choice = "auto";
   Json temperature, top_p, max_output_tokens;
   Json metadata = Json::object();
+  Json format = {{"type", "text"}};
   bool parallel_tool_calls = true;
 };
 
@@ -91,7 +92,7 @@ Json ResponseWriter::response(std::string_view status) const {
           {"reasoning", {{"effort", nullptr}, {"summary", nullptr}}},
           {"store", false},
           {"temperature", said_.temperature},
-          {"text", {{"format", {{"type", "text"}}}}},
+          {"text", {{"format", said_.format}}},
           {"tool_choice", said_.tool_choice},
           {"tools", said_.tools},
           {"top_p", said_.top_p},
@@ -354,21 +355,17 @@ void read_choice(Fields& fields, ChatInput& chat, WireRequest& request, Said& sa
   fields.read("parallel_tool_calls", said.parallel_tool_calls);
   request.one_call = !said.parallel_tool_calls && !chat.tools->empty();
   const Json* const choice = fields.find("tool_choice");
-  if (choice == nullptr || *choice == "auto") return;
-  if (*choice != "none") {
-    return fields.fail("tool_choice", "only auto and none: this server does not constrain answers");
-  }
-  said.tool_choice = "none";
-  chat.tools = std::make_shared<const Tools>();
+  if (choice != nullptr) said.tool_choice = *choice;
+  read_tool_choice(choice, fields, chat, request);
 }
 
-void read_form(Fields& fields, ChatInput& chat) {
+void read_form(Fields& fields, ChatInput& chat, Said& said) {
   if (const Json* const text = fields.find("text"); text != nullptr && text->is_object()) {
-    const Json format = text->value("format", Json{{"type", "text"}});
-    if (!format.is_object() || format.value("type", Json()) != "text") {
-      fields.fail("text.format", "only text: this server does not constrain answers");
-    }
+    const Json format = text->value("format", Json());
+    read_format(&format, "text.format", fields, chat.wish);
+    if (!format.is_null()) said.format = format;
   }
+  read_constraint(fields, chat.wish);
   const Json* const reasoning = fields.find("reasoning");
   if (reasoning == nullptr || !reasoning->is_object()) return;
   const Json effort = reasoning->value("effort", Json());
@@ -397,8 +394,8 @@ ParsedRequest read_response(const Json& body, const WireContext& context) {
   }
   read_input(fields, chat.prompt.messages);
   read_tools(fields, context, chat, said);
+  read_form(fields, chat, said);
   read_choice(fields, chat, request, said);
-  read_form(fields, chat);
   read_generation(fields, context.model, request.input);
   read_max_tokens(fields, {"max_output_tokens"}, 1, request.input);
   if (const Json* const metadata = fields.find("metadata")) said.metadata = *metadata;
