@@ -60,6 +60,7 @@ Json to_json(const Generation& generation, const Engine& engine, uint64_t seed) 
             {"miss", miss_reason_name(report.cache.miss)}}},
           {"shifts", report.shifts},
           {"truncated_tokens", report.truncated_tokens},
+          {"spec", spec_json(report.drafts)},
           {"timings", timings_json(generation)},
           {"variants", engine.variants()},
           {"limit", vk::format_plan_options(engine.device()->plan().limits)}};
@@ -115,7 +116,8 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
                                               !options_.generation.constraint.given(),
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
-  HostRequest request{.engine = engine_options};
+  options_.generation.constraint.apply_to(engine_options);
+  HostRequest request{.engine = engine_options, .draft_model = options_.serving.draft_model};
   if (options_.repl || options_.n_predict < 0) {
     request.prompts = options_.repl ? Prompts::kSeveral : Prompts::kOne;
   } else {
@@ -168,6 +170,7 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
                               .constraint = options_.generation.constraint.compiled,
                               .ignore_end = options_.generation.ignore_eos,
                               .log_probs = options_.log_probs,
+                              .speculation = options_.serving.speculation(),
                               .shares_prompt_with = first}));
   }
   Result<std::vector<Generation>> generated = follow_all(*host_, requests, sink);

@@ -315,6 +315,8 @@ void Host::update_stats() {
   stats_.kv_usage = 1 - cache.n_free_pages() / n_pages;
   stats_.kv_blocks = cache.n_pages();
   stats_.block_tokens = cache.options().block_tokens;
+  stats_.drafted_tokens = telemetry.drafted_tokens;
+  stats_.accepted_tokens = telemetry.accepted_tokens;
   stats_.kernels_compiled_after_prewarm = engine_->pipelines_compiled_after_prewarm();
   stats_.allocations_after_prewarm = engine_->allocations_after_prewarm();
   stats_.memory = engine_->memory();
