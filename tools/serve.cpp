@@ -170,7 +170,9 @@ Status serve_model(ServeOptions options) {
   engine.overflow = OverflowPolicy::kStop;
   PUMICE_TRY(std::unique_ptr<host::Host> host,
              open_host(options.model, file, texts, logger,
-                       {.engine = engine, .prompts = Prompts::kSeveral}));
+                       {.engine = engine,
+                        .prompts = Prompts::kSeveral,
+                        .draft_model = options.serving.draft_model}));
 
   serve::ServedModel model = serve::ServedModel::read(file, texts);
   model.names = options.aliases;
@@ -185,6 +187,7 @@ Status serve_model(ServeOptions options) {
   model.sampling = options.generation.sampler;
   model.draws_seeds = !options.generation.has_seed();
 
+  app_options.service.speculation = options.serving.speculation();
   app_options.kv_type = options.model.kv_type_k;
   app_options.vllm_metrics = !options.metrics_compat.empty();
   app_options.logger = logger;

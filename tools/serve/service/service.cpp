@@ -109,6 +109,7 @@ Result<host::RequestId> Service::submit_one(const GenerationInput& input, size_t
                             .ignore_end = input.ignore_end,
                             .log_probs = input.log_probs,
                             .scores = input.scores,
+                            .speculation = options_.speculation,
                             .shares_prompt_with =
                                 n_shared == 0 ? host::RequestId::kNone : before[index - n_shared],
                             .alone = {.service_class = input.service_class,

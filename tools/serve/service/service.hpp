@@ -54,6 +54,7 @@ class Listener {
 using Ticket = std::vector<host::RequestId>;
 
 struct ServiceOptions {
+  host::Speculation speculation = {};
   uint32_t most_open = 1024;  ///< choices that run or wait; further requests are refused
 };
 
