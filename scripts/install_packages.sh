@@ -17,6 +17,8 @@ packages=(
   libxxhash-dev libpcre2-dev libedit-dev libvalijson-dev
   # downloads of models
   libcurl4-openssl-dev ca-certificates libmd-dev
+  # HTTP of `pumice serve`: headers only
+  libboost-dev
   # charts of `pumice report`
   libjs-chart.js
   # run: the loader, and drivers that include a software one

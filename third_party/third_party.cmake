@@ -18,6 +18,14 @@ add_library(pumice_curl_headers INTERFACE)
 target_include_directories(pumice_curl_headers SYSTEM INTERFACE ${CURL_HEADERS_DIR})
 target_link_libraries(pumice_curl_headers INTERFACE ${CMAKE_DL_LIBS})
 
+# Boost.Asio and Boost.Beast, for `pumice serve`: headers only, of 1.74 or later.
+find_path(BOOST_HEADERS_DIR boost/beast/http.hpp REQUIRED DOC "Folder of boost/ (libboost-dev)")
+add_library(pumice_boost_headers INTERFACE)
+target_include_directories(pumice_boost_headers SYSTEM INTERFACE ${BOOST_HEADERS_DIR})
+# What Boost keeps for old code, and says so in every file.
+target_compile_definitions(pumice_boost_headers INTERFACE BOOST_ALL_NO_LIB BOOST_ASIO_NO_DEPRECATED)
+target_link_libraries(pumice_boost_headers INTERFACE Threads::Threads)
+
 # valijson: headers only; judges answers by their schema (pumice eval).
 find_path(VALIJSON_DIR valijson/validator.hpp REQUIRED DOC "Folder of valijson (libvalijson-dev)")
 add_library(pumice_valijson INTERFACE)

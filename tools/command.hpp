@@ -29,6 +29,7 @@ Command add_pull(CLI::App& app);
 Command add_list(CLI::App& app);
 Command add_rm(CLI::App& app);
 Command add_synth(CLI::App& app);
+Command add_serve(CLI::App& app);
 /// `command_line`: as it was typed, for the records.
 Command add_report(CLI::App& app);
 Command add_bench(CLI::App& app, const std::string& command_line);

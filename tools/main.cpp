@@ -96,6 +96,7 @@ Status run(int argc, char** argv) {
   const Command commands[] = {
       add_run(app),
       add_chat(app),
+      add_serve(app),
       add_bench(app, typed),
       add_report(app),
       add_tune(app),

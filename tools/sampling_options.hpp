@@ -23,6 +23,8 @@ struct SamplingOptions {
   Status validate();
   /// The rest; draws a seed where none was chosen. Errors: kInvalidArgument.
   Status complete(const host::ModelTexts& texts);
+  /// Whether one was chosen.
+  bool has_seed() const { return seed_ >= 0; }
 
  private:
   int64_t seed_ = -1;

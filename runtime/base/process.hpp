@@ -7,6 +7,9 @@ namespace pumice {
 /// the environment.
 void set_environment(const char* name, const char* value);
 
+/// As many files and connections at once as the system lets the process have without asking anybody.
+void raise_open_file_limit();
+
 /// While one lives, writing to a connection that its other side has closed is an error in this
 /// thread and no signal that ends the program. For calls of libraries that leave that to their
 /// host.

@@ -1,4 +1,5 @@
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <cstdlib>
 #include <ctime>
@@ -18,6 +19,13 @@ sigset_t broken_pipe() {
 }  // namespace
 
 void set_environment(const char* name, const char* value) { ::setenv(name, value, 1); }
+
+void raise_open_file_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);  // without it there are fewer
+}
 
 WithoutBrokenPipes::WithoutBrokenPipes() {
   const sigset_t pipe = broken_pipe();

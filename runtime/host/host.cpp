@@ -140,6 +140,7 @@ Status Host::set_conversation(ConversationId id, Conversation conversation) {
 Result<Submitted> Host::submit(ConversationId conversation, RequestInput input) {
   OpenConversation before;  // what it holds, which no other thread changes while it is busy
   const bool alone = conversation == ConversationId::kNone;
+  if (alone) before.defaults = std::move(input.alone);
   if (!alone) {
     const std::lock_guard lock(mutex_);
     const auto it = conversations_.find(conversation);

@@ -98,6 +98,8 @@ struct RequestInput {
   Speculation speculation = {};
   /// Another choice of the prompt of that request (GenerationRequest::choice_of).
   RequestId shares_prompt_with = RequestId::kNone;
+  /// Of a request without a conversation: what it has instead of a conversation's.
+  ConversationDefaults alone = {};
 };
 
 /// What became of a RequestInput.
@@ -118,6 +120,10 @@ struct Stats {
   uint64_t steps = 0, failed_steps = 0;
   uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
   uint64_t preemptions = 0;
+  uint64_t queried_tokens = 0, hit_tokens = 0;  ///< in the prefix cache
+  uint32_t running_requests = 0, waiting_requests = 0;
+  double kv_usage = 0;  ///< share of the KV pool that running requests use
+  uint32_t kv_blocks = 0, block_tokens = 0;
   uint64_t drafted_tokens = 0, accepted_tokens = 0;
   uint32_t open_requests = 0, open_conversations = 0;
   uint64_t kernels = 0, kernels_compiled_after_prewarm = 0, allocations_after_prewarm = 0;

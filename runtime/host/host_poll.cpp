@@ -297,7 +297,9 @@ void Host::give_up(const Error& error) {
 }
 
 void Host::update_stats() {
-  const Telemetry& telemetry = engine_->scheduler().telemetry();
+  const Scheduler& scheduler = engine_->scheduler();
+  const Telemetry& telemetry = scheduler.telemetry();
+  const KvCache& cache = scheduler.cache();
   const std::lock_guard lock(mutex_);
   stats_.steps = telemetry.steps;
   stats_.failed_steps = telemetry.failed_steps;
@@ -305,6 +307,14 @@ void Host::update_stats() {
   stats_.cached_tokens = telemetry.cached_tokens;
   stats_.generated_tokens = telemetry.generated_tokens;
   stats_.preemptions = telemetry.preemptions;
+  stats_.queried_tokens = cache.stats().queried_tokens;
+  stats_.hit_tokens = cache.stats().cached_tokens;
+  stats_.running_requests = static_cast<uint32_t>(scheduler.n_running());
+  stats_.waiting_requests = static_cast<uint32_t>(scheduler.n_waiting());
+  const double n_pages = std::max(cache.n_pages(), 1u);
+  stats_.kv_usage = 1 - cache.n_free_pages() / n_pages;
+  stats_.kv_blocks = cache.n_pages();
+  stats_.block_tokens = cache.options().block_tokens;
   stats_.drafted_tokens = telemetry.drafted_tokens;
   stats_.accepted_tokens = telemetry.accepted_tokens;
   stats_.kernels_compiled_after_prewarm = engine_->pipelines_compiled_after_prewarm();

@@ -75,7 +75,7 @@ class BadFlags(CommandLineTest):
 
     def test_commands_of_other_runtimes_are_understood_or_say_what_to_do(self):
         self.assertEqual(self.ok("ls").stdout, self.ok("list").stdout)
-        for command, words in {"show": "pumice info", "serve": "no HTTP server", "quantize": "llama-quantize",
+        for command, words in {"show": "pumice info", "ps": "nothing runs", "quantize": "llama-quantize",
                                "login": "HF_TOKEN"}.items():
             self.refuses(USAGE, command, "x", says=[f"'{command}'", words])
 

@@ -1,0 +1,235 @@
+// pumice serve: OpenAI's and other protocols over HTTP.
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/folders.hpp"
+#include "base/path.hpp"
+#include "base/process.hpp"
+#include "tools/command.hpp"
+#include "tools/flag_values.hpp"
+#include "tools/flags.hpp"
+#include "tools/model_options.hpp"
+#include "tools/sampling_options.hpp"
+#include "tools/serve/app.hpp"
+#include "tools/serving_options.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+namespace {
+
+struct ServeOptions {
+  ModelOptions model;
+  SamplingOptions generation;
+  ServingOptions serving;
+  serve::AppOptions app;
+  std::string key_file;
+  std::vector<std::string> aliases;
+  std::string metrics_compat;
+  std::string log = "text";
+  uint32_t parallel = 16;
+};
+
+void add_network(CLI::App& command, ServeOptions& options) {
+  command.option_defaults()->group("Network");
+  serve::AppOptions& app = options.app;
+  command
+      .add_option("--host", app.host,
+                  "Address to listen on; 0.0.0.0 lets other machines in (then use --api-key)")
+      ->envname("PUMICE_HOST")
+      ->capture_default_str();
+  command.add_option("--port", app.port, "Port to listen on (0: a free one, which is printed)")
+      ->envname("PUMICE_PORT")
+      ->capture_default_str();
+  command
+      .add_option(
+          "--api-key", app.api_keys,
+          "Key that clients must send (may be given several times); better in the variable, "
+          "which others on the machine cannot see")
+      ->envname("PUMICE_API_KEY")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("KEY");
+  command.add_option("--api-key-file", options.key_file, "File with keys, one a line")
+      ->envname("PUMICE_API_KEY_FILE");
+  add_number(command, "--drain-delay", app.drain_delay_s, 0, 3600,
+             "Seconds after SIGTERM until new requests are refused; /health/ready says no at once, "
+             "and what runs always ends")
+      ->envname("PUMICE_DRAIN_DELAY");
+  add_number(command, "--max-queue", app.service.most_open, 1u, 1u << 20,
+             "Requests that may run or wait at once; further ones get status 429")
+      ->envname("PUMICE_MAX_QUEUE");
+  add_number(command, "--max-connections", app.limits.connections, size_t{1}, size_t{1} << 20,
+             "Connections at once; further ones wait to be accepted");
+  add_number(command, "--sse-ping-interval", app.limits.ping_s, 0, 3600,
+             "Seconds of silence in a stream until a comment keeps it alive (0: never)");
+  add_number(command, "--send-timeout", app.limits.send_s, 0.01, 3600,
+             "Seconds that a client may take to read what was sent until it is cut off");
+  command.option_defaults()->group(kDefaultGroup);
+}
+
+void add_answers(CLI::App& command, ServeOptions& options) {
+  command
+      .add_option("-a,--model-alias,--alias", options.aliases,
+                  "Name to serve the model under (may be given several times; the first one is "
+                  "listed; '*': any name is taken)")
+      ->envname("PUMICE_MODEL_ALIAS")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("NAME");
+  add_number(command, "--np,--parallel", options.parallel, 1u, 1024u,
+             "Requests that run at once; others wait")
+      ->envname("PUMICE_PARALLEL");
+  command.add_flag("--always-usage", options.app.always_usage,
+                   "Streams end with their usage even where stream_options does not ask for it");
+  command.add_flag(
+      "--reasoning-twice", options.app.both_reasonings,
+      "Reasoning as \"reasoning\" beside \"reasoning_content\", for clients of either");
+  command
+      .add_option("--metrics-compat", options.metrics_compat,
+                  "Metrics also by the names of another server: vllm")
+      ->envname("PUMICE_METRICS_COMPAT")
+      ->check(CLI::IsMember({"vllm"}));
+  add_choice(command, "--log", options.log, {"text", "json", "none"},
+             "A line on stderr for each request that is over");
+}
+
+Result<std::vector<std::string>> read_keys(const std::string& file) {
+  PUMICE_TRY(const std::string text, read_text_file(from_utf8(file)));
+  std::vector<std::string> keys;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty()) keys.push_back(std::move(line));
+    at = end + 1;
+  }
+  if (!keys.empty()) return keys;
+  return make_error(ErrorCode::kInvalidArgument, "--api-key-file {}: the file has no key", file);
+}
+
+void log_text(const serve::RequestSummary& request) {
+  print_message("{} {} {}{}: prompt {} ({} cached), generated {}, TTFT {:.0f} ms, {:.0f} ms{}{}\n",
+                request.id, request.path, request.status, request.stream ? " stream" : "",
+                request.prompt_tokens, request.cached_tokens, request.generated_tokens,
+                1e3 * request.ttft_s, 1e3 * request.total_s, request.finish.empty() ? "" : ", ",
+                request.finish);
+}
+
+void log_json(const serve::RequestSummary& request) {
+  const double now_s =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const nlohmann::ordered_json line = {{"time", now_s},
+                                       {"request_id", request.id},
+                                       {"path", request.path},
+                                       {"status", request.status},
+                                       {"stream", request.stream},
+                                       {"finish_reason", request.finish},
+                                       {"choices", request.n_choices},
+                                       {"prompt_tokens", request.prompt_tokens},
+                                       {"cached_tokens", request.cached_tokens},
+                                       {"generated_tokens", request.generated_tokens},
+                                       {"preemptions", request.preemptions},
+                                       {"queue_s", request.queue_s},
+                                       {"prefill_s", request.prefill_s},
+                                       {"decode_s", request.decode_s},
+                                       {"ttft_s", request.ttft_s},
+                                       {"total_s", request.total_s}};
+  print_message("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+/// As clients call it, without a better name: the file's.
+std::string name_of(const std::filesystem::path& file) { return to_utf8(file.stem()); }
+
+Status serve_model(ServeOptions options) {
+  const Logger logger = stderr_logger(options.model.verbose);
+  if (options.model.device.list) return print_devices(logger);
+  PUMICE_TRY_STATUS(options.model.validate());
+  PUMICE_TRY_STATUS(options.serving.validate());
+  PUMICE_TRY_STATUS(options.generation.validate());
+  serve::AppOptions app_options = std::move(options.app);
+  if (!options.key_file.empty()) {
+    PUMICE_TRY(const std::vector<std::string> keys, read_keys(options.key_file));
+    app_options.api_keys.insert(app_options.api_keys.end(), keys.begin(), keys.end());
+  }
+  PUMICE_TRY_STATUS(options.model.resolve());
+  const std::filesystem::path path = from_utf8(options.model.model);
+  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
+  PUMICE_TRY(const host::ModelTexts texts, host::ModelTexts::read(file));
+  PUMICE_TRY_STATUS(options.generation.complete(texts));
+
+  EngineOptions engine{.kv_type = options.model.kv_type(),
+                       .math = options.model.math_kind(),
+                       .n_sequences = options.parallel,
+                       .token_budget = options.model.token_budget,
+                       .chunk_tokens = options.model.chunk_tokens};
+  options.serving.apply_to(engine);
+  // A prompt or an answer that loses its beginning unseen is nothing for clients.
+  engine.overflow = OverflowPolicy::kStop;
+  PUMICE_TRY(std::unique_ptr<host::Host> host,
+             open_host(options.model, file, texts, logger,
+                       {.engine = engine,
+                        .prompts = Prompts::kSeveral,
+                        .draft_model = options.serving.draft_model}));
+
+  serve::ServedModel model = serve::ServedModel::read(file, texts);
+  model.names = options.aliases;
+  model.id = name_of(path);
+  for (const std::string& alias : options.aliases) {
+    if (alias == "*") continue;
+    model.id = alias;
+    break;
+  }
+  model.window_tokens = host->window_tokens();
+  model.trained_tokens = host->model().opened().model->program.context_length;
+  model.sampling = options.generation.sampler;
+  model.draws_seeds = !options.generation.has_seed();
+
+  app_options.service.speculation = options.serving.speculation();
+  app_options.kv_type = options.model.kv_type_k;
+  app_options.vllm_metrics = !options.metrics_compat.empty();
+  app_options.logger = logger;
+  if (options.log != "none") app_options.log_request = options.log == "json" ? log_json : log_text;
+  raise_open_file_limit();
+  PUMICE_TRY(const std::unique_ptr<serve::App> app,
+             serve::App::create(std::move(app_options), std::move(model), std::move(host)));
+  print_message("listening on {}\n", app->url());
+  app->run();
+  print_stats(options.serving.stats, app->host().engine());
+  app->host().keep_for_next_run();
+  return {};
+}
+
+}  // namespace
+
+Command add_serve(CLI::App& app) {
+  auto options = std::make_shared<ServeOptions>();
+  CLI::App* command =
+      app.add_subcommand("serve", "Serve a model over HTTP, as OpenAI's API has it");
+  options->model.add_to(*command, "auto", "f16");
+  command->remove_option(command->get_option("--profile"));
+  options->model.remember_costs = true;
+  options->model.add_batch_sizes(*command);
+  add_answers(*command, *options);
+  add_network(*command, *options);
+  options->generation.add_to(*command);
+  options->serving.add_to(*command);
+  for (const char* const name : {"--overflow", "--keep", "--ignore-eos", "--stop", "--json-schema",
+                                 "--json-schema-file", "--grammar", "--grammar-file", "--regex"}) {
+    command->remove_option(command->get_option(name));
+  }
+  command->footer(
+      "Sampling flags are what requests use that do not say.\n"
+      "Paths: /v1/chat/completions /v1/completions /v1/models /health /health/ready /metrics\n"
+      "  /props. Plain HTTP: a proxy adds TLS.\n"
+      "Examples:\n"
+      "  pumice serve -m model.gguf\n"
+      "  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+      "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"stream\": true}'\n"
+      "  PUMICE_API_KEY=secret pumice serve -m model.gguf --host 0.0.0.0 --port 80");
+  return {command, [options] { return serve_model(*options); }};
+}
+
+}  // namespace pumice::tools

@@ -1,0 +1,105 @@
+// The server put together: which path is answered by whom, who may ask, how it ends.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/log.hpp"
+#include "base/result.hpp"
+#include "tools/serve/http/http_server.hpp"
+#include "tools/serve/service/answering.hpp"
+#include "tools/serve/service/metrics.hpp"
+#include "tools/serve/service/served_model.hpp"
+#include "tools/serve/service/service.hpp"
+#include "tools/serve/wires/openai_common.hpp"
+#include "tools/serve/wires/wires.hpp"
+
+namespace pumice::serve {
+
+struct AppOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8080;
+  std::vector<std::string> api_keys = {};  ///< empty: everybody may ask
+  HttpLimits limits = {};
+  ServiceOptions service = {};
+  double drain_delay_s = 0;  ///< after SIGTERM, until new requests are refused
+  bool vllm_metrics = false;
+  bool always_usage = false;
+  bool both_reasonings = false;
+  std::string kv_type = {};  ///< for metrics
+  Logger logger = {};
+  std::function<void(const RequestSummary&)> log_request = {};  ///< of each that is over
+};
+
+class App {
+ public:
+  /// Listens; nothing is answered until `run`. Errors: HttpServer::listen's.
+  static Result<std::unique_ptr<App>> create(AppOptions options, ServedModel model,
+                                             std::unique_ptr<host::Host> host);
+
+  const std::string& url() const { return http_->url(); }
+  /// Serves until SIGINT or SIGTERM and until what runs then has ended; a second signal ends that
+  /// too.
+  void run();
+  /// For what is kept for the next run; after `run`.
+  host::Host& host() { return service_->host(); }
+
+ private:
+  /// One way to answer: on the server's thread, on a worker, or by generating.
+  struct Route {
+    using Apart = std::variant<Json, ApiError> (*)(const Json&, const WireContext&);
+
+    std::function<HttpResponse(const HttpRequest&)> at_once = {};
+    Apart apart = nullptr;
+    Wire wire = nullptr;
+    ErrorWriter write_error = nullptr;
+    bool is_post = false;
+    bool is_open = false;  ///< without a key
+  };
+
+  App(AppOptions options, ServedModel model);
+  void add_routes();
+  void add_at_once(std::string path, std::function<HttpResponse(const HttpRequest&)> answer,
+                   bool is_open = false);
+  void add_apart(std::string path, Route::Apart answer, ErrorWriter write_error = openai_error);
+  void add_wire(std::string path, Wire wire, ErrorWriter write_error);
+  const Route* find_route(const HttpRequest& request) const;
+
+  std::optional<HttpResponse> check(const HttpRequest& request) const;
+  std::optional<ApiError> why_not(const HttpRequest& request) const;
+  bool has_key(const HttpRequest& request) const;
+  void handle(const std::shared_ptr<Exchange>& exchange);
+  void generate(const std::shared_ptr<Exchange>& exchange, const Route& route);
+  void answer_apart(const std::shared_ptr<Exchange>& exchange, const Route& route);
+  void signalled(int count);
+  void stop_when_idle();
+
+  HttpResponse health() const;
+  HttpResponse readiness() const;
+  HttpResponse models() const;
+  HttpResponse model_of(const HttpRequest& request) const;
+  HttpResponse metrics() const;
+  HttpResponse props() const;
+
+  const AppOptions options_;
+  const ServedModel model_;
+  FieldWarnings warnings_;
+  WireContext wires_;
+  Metrics metrics_;
+  std::unique_ptr<HttpServer> http_;
+  std::unique_ptr<Service> service_;
+  std::optional<AnswerContext> answers_;
+  std::map<std::string, Route, std::less<>> routes_;
+  bool is_draining_ = false;  // not ready any more
+  bool refuses_ = false;      // new requests
+};
+
+}  // namespace pumice::serve

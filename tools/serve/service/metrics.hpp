@@ -1,0 +1,77 @@
+// What a server counts of its requests, and how Prometheus reads it. On the server's thread; a
+// scrape copies numbers and never waits for the device.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "host/host.hpp"
+
+namespace pumice::serve {
+
+/// Cumulative counts up to fixed bounds, as Prometheus has them.
+class BucketCounts {
+ public:
+  explicit BucketCounts(std::vector<double> bounds)
+      : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
+  void add(double value);
+  /// Lines of the metric `name`; `labels` without braces.
+  void write(std::string_view name, std::string_view help, std::string_view labels,
+             std::string& out) const;
+
+ private:
+  std::vector<double> bounds_;
+  std::vector<uint64_t> counts_;
+  double sum_ = 0;
+  uint64_t count_ = 0;
+};
+
+/// What is known of a request once it is over. Seconds.
+struct RequestSummary {
+  std::string id;
+  std::string path;
+  unsigned status = 0;
+  std::string finish;  ///< "stop", "length", "tool_calls", "abort", "error"
+  bool stream = false;
+  uint32_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
+  uint32_t max_tokens = 0;  ///< 0: none were asked for
+  uint32_t n_choices = 1;
+  uint32_t preemptions = 0;
+  double queue_s = 0, prefill_s = 0, decode_s = 0, ttft_s = 0, total_s = 0;
+  bool ran = false;  ///< the times are known
+};
+
+class Metrics {
+ public:
+  /// A gap between two tokens of one choice.
+  void add_gap(double seconds) { gaps_.add(seconds); }
+  void add(const RequestSummary& request);
+  void add_unparsed(uint32_t n) { n_unparsed_ += n; }
+  void add_slow_reader() { ++n_cut_; }
+
+  struct Server {
+    std::string model;
+    uint32_t window_tokens = 0;
+    std::string kv_type;
+    bool vllm_names = false;  ///< besides our own
+  };
+  /// Prometheus' text format 0.0.4.
+  std::string text(const Server& server, const host::Stats& stats) const;
+
+ private:
+  std::map<std::pair<std::string, unsigned>, uint64_t> finished_;  // by finish and status
+  uint64_t prompt_tokens_ = 0, generated_tokens_ = 0;
+  uint64_t n_unparsed_ = 0, n_cut_ = 0;
+  BucketCounts ttft_{times(0.001)}, gaps_{times(0.001)}, tpot_{times(0.001)}, total_{times(0.01)},
+      queue_{times(0.001)}, prefill_{times(0.001)}, decode_{times(0.01)}, inference_{times(0.01)};
+  BucketCounts prompts_{lengths()}, generations_{lengths()}, asked_{lengths()};
+
+  static std::vector<double> times(double least_s);
+  static std::vector<double> lengths();
+};
+
+}  // namespace pumice::serve

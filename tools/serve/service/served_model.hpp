@@ -1,0 +1,43 @@
+// The model that is served, as requests need to know it. Immutable; any thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "answers/chat_prompt.hpp"
+#include "base/result.hpp"
+#include "format/gguf.hpp"
+#include "host/model_owner.hpp"
+#include "sampling/options.hpp"
+#include "text/tokenizer.hpp"
+#include "tools/serve/service/constraint_cache.hpp"
+
+namespace pumice::serve {
+
+struct ServedModel {
+  std::string id;                  ///< as /v1/models lists it
+  std::vector<std::string> names;  ///< further ones; "*": any
+  std::string architecture;
+  int64_t created = 0;  ///< seconds since 1970: when it was loaded
+  std::shared_ptr<const Tokenizer> tokenizer;
+  /// Or why messages cannot be prompts. Of a model without a template a plain one, which says what
+  /// was said, as `pumice chat` does.
+  std::shared_ptr<const Result<ChatPrompt>> chat;
+  bool has_template = false;
+  std::shared_ptr<ConstraintCache> constraints;
+  uint32_t window_tokens = 0;
+  uint32_t trained_tokens = 0;
+  SamplerOptions sampling;  ///< of requests that do not say
+  bool draws_seeds = true;  ///< each request has another seed unless it says
+
+  /// What the file says; `texts` are its own. The rest is the caller's to fill.
+  static ServedModel read(const GgufFile& file, const host::ModelTexts& texts);
+
+  /// Whether a request for `name` is for this model; an empty one is.
+  bool is_called(std::string_view name) const;
+};
+
+}  // namespace pumice::serve
