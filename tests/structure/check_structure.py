@@ -35,13 +35,13 @@ ALLOWED = {
     "shaders": {"base", "vk", "format", "sampling"},
     "models": {"base", "vk", "shaders", "format", "text", "cache", "scheduler"},
     "engine": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models"},
-    "host": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models", "engine"},
+    "host": {"base", "vk", "shaders", "format", "text", "answers", "sampling", "cache", "scheduler", "models", "engine"},
     "pumice": set(),  # runtime/include/pumice: the public headers stand alone
-    "api": {"base", "vk", "format", "text", "sampling", "scheduler", "models", "engine", "host",
+    "api": {"base", "vk", "format", "text", "answers", "sampling", "scheduler", "models", "engine", "host",
             "pumice"},
     "bench": {"base", "vk", "shaders", "format", "text", "constraints", "sampling", "cache", "scheduler", "models",
               "engine", "host", "api", "pumice"},
-    "tools": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models",
+    "tools": {"base", "vk", "shaders", "format", "text", "answers", "sampling", "cache", "scheduler", "models",
               "engine", "host", "bench", "hub"},
     "examples": {"pumice"},
 }
