@@ -14,7 +14,7 @@ packages=(
   make g++ cmake ninja-build ccache pkg-config glslc spirv-headers
   # libraries
   libvulkan-dev libvulkan-volk-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev
-  libxxhash-dev libpcre2-dev libedit-dev
+  libxxhash-dev libpcre2-dev libedit-dev libvalijson-dev
   # downloads of models
   libcurl4-openssl-dev ca-certificates libmd-dev
   # charts of `pumice report`

@@ -18,6 +18,12 @@ add_library(pumice_curl_headers INTERFACE)
 target_include_directories(pumice_curl_headers SYSTEM INTERFACE ${CURL_HEADERS_DIR})
 target_link_libraries(pumice_curl_headers INTERFACE ${CMAKE_DL_LIBS})
 
+# valijson: headers only; judges answers by their schema (pumice eval).
+find_path(VALIJSON_DIR valijson/validator.hpp REQUIRED DOC "Folder of valijson (libvalijson-dev)")
+add_library(pumice_valijson INTERFACE)
+target_include_directories(pumice_valijson SYSTEM INTERFACE ${VALIJSON_DIR})
+target_compile_definitions(pumice_valijson INTERFACE VALIJSON_USE_EXCEPTIONS=1)  # without them it aborts
+
 # Vulkan: headers and volk only. The loader is opened at run time by volk and never linked.
 find_path(VULKAN_HEADERS_DIR vulkan/vulkan.h REQUIRED)
 find_path(VOLK_DIR volk.c REQUIRED DOC "Folder of volk.h and volk.c (libvulkan-volk-dev)")

@@ -21,6 +21,7 @@ Command add_tokenize(CLI::App& app);
 Command add_template(CLI::App& app);
 Command add_logits(CLI::App& app);
 Command add_embed(CLI::App& app);
+Command add_eval(CLI::App& app);
 Command add_perplexity(CLI::App& app);
 Command add_sim(CLI::App& app);
 Command add_tune(CLI::App& app);

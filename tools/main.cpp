@@ -104,6 +104,7 @@ Status run(int argc, char** argv) {
       add_template(app),
       add_logits(app),
       add_perplexity(app),
+      add_eval(app),
       add_embed(app),
       add_sim(app),
       add_synth(app),

@@ -81,7 +81,7 @@ run_row() {
       test_on lavapipe-26 release -R "$cuts" ;;
     mutations) test_on system dev -R '^mutations$' ;;
     gpu-swiftshader)
-      # Slow: without the tests that cut long texts in many ways, which took two thirds of this row's time; the other
+      # Slow: without the tests that cut long texts in many ways (and of drafts), which took two thirds of this row's time; the other
       # drivers run them. Of the tests of windows ShortText stays; of models one of those that have the same operations.
       local -r long='*/Windows.*:*AreTheReferenceAtEveryChunkSize*:*OnAHostsDevice*:*PositionsOfALongPromptNeverRestart*:*LongSequences*'
       local -r mixtures='*_afmoe:*_ernie4_5_moe:*_glm4moe:*_minimax_m2:*_smallthinker'
@@ -89,7 +89,7 @@ run_row() {
       local -r dense='*_llama_*:*_llama3_rope:*_gemma:*_gemma3:*_granite:*_hunyuan_dense:*_mistral3:*_qwen3vl:*_seed_oss:*_smollm3:*_stablelm'
       local -r embeddings='*/Embeddings.OfTokens*:*/Embeddings.*HalfPrecision*:*/Embeddings.Invariant*'
       export GTEST_FILTER="-$long:$mixtures:$states:$dense:$embeddings:$rare_pairs:*/Reference.LogitsAgreeWithF16Kv*:*/Reference.Greedy*/quants_*"
-      test_on swiftshader release "${on_a_driver[@]}" -E '^test_reuse$' ;;
+      test_on swiftshader release "${on_a_driver[@]}" -E '^test_(reuse|drafts)$' ;;
     gpu-lavapipe-22)
       [[ $(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null) != 22.3.* ]] ||
         skip "it is this machine's own driver, on which make test runs more"
