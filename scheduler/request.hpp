@@ -27,8 +27,19 @@ constexpr size_t kServiceClasses = 3;
 std::string_view service_class_name(ServiceClass service_class);  ///< "interactive", …
 
 /// Why a request ended.
-enum class EndReason { kNone, kLength, kStop, kStopString, kWindow, kCancelled, kDeadline, kError };
-std::string_view end_reason_name(EndReason reason);  ///< "length", "stop", "stop_string", …
+enum class EndReason {
+  kNone,
+  kLength,
+  kStop,  ///< its last token says so, and is no text
+  kStopString,
+  kWindow,
+  kCancelled,
+  kDeadline,
+  kError,
+  kComplete,  ///< nothing may follow its last token, which is text
+};
+/// "length", "stop" (of kComplete too), "stop_string", …
+std::string_view end_reason_name(EndReason reason);
 
 /// What a client asks for. Times are seconds on the caller's clock, as in Scheduler::plan_step.
 struct RequestSpec {

@@ -23,8 +23,8 @@ std::string_view service_class_name(ServiceClass service_class) {
 }
 
 std::string_view end_reason_name(EndReason reason) {
-  constexpr std::string_view kNames[] = {"none",   "length",    "stop",     "stop_string",
-                                         "window", "cancelled", "deadline", "error"};
+  constexpr std::string_view kNames[] = {"none",      "length",   "stop",  "stop_string", "window",
+                                         "cancelled", "deadline", "error", "stop"};
   return kNames[static_cast<size_t>(reason)];
 }
 

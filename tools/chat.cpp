@@ -286,6 +286,7 @@ Result<host::Submitted> Chat::submit(host::RequestInput input) {
   input.answer_room_tokens = std::max(window() / 4, 1u);
   input.sampling = options_.generation.sampler;
   input.stops = options_.generation.stop_strings;
+  input.constraint = options_.generation.constraint.compiled;
   input.ignore_end = options_.generation.ignore_eos;
   input.answer = answer_;
   const uint32_t room = window() - input.answer_room_tokens;
@@ -449,7 +450,7 @@ Status Chat::set(const std::string& words) {
     return make_error(ErrorCode::kInvalidArgument, "/set {}: '{}' is not a value for it", name,
                       printable(value));
   }
-  const Status valid = changed.complete(texts_.tokenizer->vocabulary());
+  const Status valid = changed.complete(texts_);
   if (!valid.ok()) {
     return make_error(valid.error().code, "/set {}: {}", name, valid.error().message);
   }
@@ -578,7 +579,7 @@ Status Chat::run(ChatOptions options) {
   const bool is_plain = (*texts.format)->is_plain();
   // Of a model without a template only what is asked for with it is an error.
   if (!is_plain || options.tools.is_used()) PUMICE_TRY_STATUS(texts.prompt->get());
-  PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
+  PUMICE_TRY_STATUS(options.generation.complete(texts));
   const std::string stats = options.serving.stats;
   Chat chat(std::move(options), std::move(texts));
   if (!is_plain) chat.answer_ = std::move(answer);

@@ -23,7 +23,6 @@ constexpr std::string_view kRates = "rates are printed to stderr anyway";
 constexpr std::string_view kNoDraft =
     "there is no speculative decoding; the text is the same without";
 constexpr std::string_view kFileSaysRope = "rope scaling is what the model file says";
-constexpr std::string_view kNoConstraint = "text cannot be held to a grammar or schema yet";
 constexpr std::string_view kNoSuchSampler =
     "there is no such sampler; there are --temp --top-k --top-p --min-p and the three penalties";
 constexpr std::string_view kNoAdapters =
@@ -95,7 +94,7 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"--perf --no-perf --show-timings --no-show-timings", kNothing, kIgnored, kRates},
     {"--progress", kNothing, kIgnored, "progress is shown on a terminal anyway"},
     {"-sp --special", kNothing, kRefused, "special tokens are not printed"},
-    {"--format", kValue, kRefused, kNoConstraint},
+    {"--format", kValue, kRefused, "-j {} asks for JSON, -j SCHEMA for JSON of a schema"},
     // Conversations.
     {"-cnv --conversation -i --interactive -if --interactive-first", kNothing, kIgnored,
      "chat always converses", "chat"},
@@ -143,8 +142,6 @@ constexpr ForeignFlag kForeignFlags[] = {
      "the order of the samplers is fixed"},
     {"--repeat-last-n", kValue, kRefused, "penalties count all tokens of the context", {}, "-1"},
     {"-l --logit-bias", kValue, kRefused, "the library has it (docs/API.md), the program does not"},
-    {"--grammar --grammar-file -j --json-schema -jf --json-schema-file", kValue, kRefused,
-     kNoConstraint},
     {"--lora --lora-scaled --control-vector --control-vector-scaled", kValue, kRefused,
      kNoAdapters},
     {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "

@@ -122,14 +122,15 @@ class Runner {
 };
 
 Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
-  EngineOptions engine_options{
-      .kv_type = options_.model.kv_type(),
-      .math = options_.model.math_kind(),
-      .n_sequences = options_.choices,
-      .token_budget = options_.model.token_budget,
-      .chunk_tokens = options_.model.chunk_tokens,
-      .greedy_only = is_plain_greedy(options_.generation.sampler) && !options_.log_probs,
-      .profile = options_.model.profile};
+  EngineOptions engine_options{.kv_type = options_.model.kv_type(),
+                               .math = options_.model.math_kind(),
+                               .n_sequences = options_.choices,
+                               .token_budget = options_.model.token_budget,
+                               .chunk_tokens = options_.model.chunk_tokens,
+                               .greedy_only = is_plain_greedy(options_.generation.sampler) &&
+                                              !options_.log_probs &&
+                                              !options_.generation.constraint.given(),
+                               .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
   HostRequest request{.engine = engine_options};
   if (options_.repl || options_.n_predict < 0) {
@@ -202,6 +203,7 @@ Result<Generation> Runner::generate_one(const host::RequestInput& asked) {
     input.within_window = until_full || (options_.repl && stops);
     input.sampling = std::move(sampling);
     input.stops = options_.generation.stop_strings;
+    input.constraint = options_.generation.constraint.compiled;
     input.ignore_end = options_.generation.ignore_eos;
     input.log_probs = options_.log_probs;
     input.shares_prompt_with = first;
@@ -304,7 +306,7 @@ Status Runner::run(RunOptions options) {
   PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
   PUMICE_TRY(host::ModelTexts texts, options.has_messages() ? options.tools.read_texts(file)
                                                             : host::ModelTexts::read(file));
-  PUMICE_TRY_STATUS(options.generation.complete(texts.tokenizer->vocabulary()));
+  PUMICE_TRY_STATUS(options.generation.complete(texts));
   const bool repl = options.repl;
   const std::string stats = options.serving.stats;
   const Logger logger = stderr_logger(options.model.verbose);
@@ -380,6 +382,8 @@ Command add_run(CLI::App& app) {
       "  echo \"The little dog\" | pumice run -m model.gguf\n"
       "  pumice run -m model.gguf --repl < prompts.txt\n"
       "  pumice run -m model.gguf -p \"Is it raining in Rome?\" --tools tools.json --json\n"
+      "  pumice run -m model.gguf -p \"A dog as JSON: \" -j '{\"type\":\"object\",\"properties\":{"
+      "\"name\":{\"type\":\"string\"}},\"required\":[\"name\"]}'\n"
       "  pumice run -hf ggml-org/gemma-3-1b-it-GGUF:Q4_K_M -p \"Once upon a time\"");
   return {command, [options] { return Runner::run(*options); }};
 }

@@ -39,16 +39,18 @@ void SamplingOptions::add_to(CLI::App& app) {
       ->allow_extra_args(false)
       ->type_name("TEXT");
   app.option_defaults()->group(kDefaultGroup);
+  constraint.add_to(app);
 }
 
-Status SamplingOptions::validate() const {
+Status SamplingOptions::validate() {
   const Status stops = validate_stop_strings(stop_strings);
-  if (stops.ok()) return stops;
+  if (stops.ok()) return constraint.validate();
   return make_error(stops.error().code, "--stop: {}", stops.error().message);
 }
 
-Status SamplingOptions::complete(const Vocabulary& vocabulary) {
-  PUMICE_TRY_STATUS(sampler.validate(vocabulary.size()));
+Status SamplingOptions::complete(const host::ModelTexts& texts) {
+  PUMICE_TRY_STATUS(sampler.validate(texts.tokenizer->vocabulary().size()));
+  PUMICE_TRY_STATUS(constraint.complete(*texts.constraints));
   sampler.seed = seed_ >= 0 ? static_cast<uint64_t>(seed_) : std::random_device{}();
   return {};
 }

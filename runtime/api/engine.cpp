@@ -49,8 +49,9 @@ pumice_request number_of(host::RequestId id) { return static_cast<pumice_request
 
 pumice_end_reason reason_of(EndReason reason) {
   constexpr pumice_end_reason kReasons[] = {
-      PUMICE_END_NONE,   PUMICE_END_LENGTH,    PUMICE_END_STOP,    PUMICE_END_STOP_TEXT,
-      PUMICE_END_WINDOW, PUMICE_END_CANCELLED, PUMICE_END_TIMEOUT, PUMICE_END_ERROR};
+      PUMICE_END_NONE,      PUMICE_END_LENGTH, PUMICE_END_STOP,
+      PUMICE_END_STOP_TEXT, PUMICE_END_WINDOW, PUMICE_END_CANCELLED,
+      PUMICE_END_TIMEOUT,   PUMICE_END_ERROR,  PUMICE_END_STOP};
   return kReasons[static_cast<size_t>(reason)];
 }
 

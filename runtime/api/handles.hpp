@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "constraints/matcher.hpp"
 #include "host/device_owner.hpp"
 #include "host/host.hpp"
 #include "host/log_queue.hpp"
@@ -20,6 +21,7 @@ enum class HandleKind : uint64_t {
   kDevice = 0x6563697665642D70,
   kModel = 0x6C65646F6D2D70,
   kEngine = 0x656E69676E652D70,
+  kConstraint = 0x736E6F632D70,
 };
 
 }  // namespace pumice::api
@@ -43,6 +45,11 @@ struct pumice_engine {
   std::vector<pumice_token_log_prob> top_log_probs = {};  // of the event that was given out last
 };
 
+struct pumice_constraint {
+  const pumice::api::HandleKind kind = pumice::api::HandleKind::kConstraint;
+  std::shared_ptr<const pumice::Constraint> constraint;
+};
+
 namespace pumice::api {
 
 template <typename Handle>
@@ -51,6 +58,8 @@ template <>
 inline constexpr HandleKind kKindOf<pumice_model> = HandleKind::kModel;
 template <>
 inline constexpr HandleKind kKindOf<pumice_engine> = HandleKind::kEngine;
+template <>
+inline constexpr HandleKind kKindOf<pumice_constraint> = HandleKind::kConstraint;
 
 /// Errors (kInvalidArgument): NULL, or a handle of another kind.
 template <typename Handle>

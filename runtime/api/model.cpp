@@ -118,6 +118,30 @@ void pumice_model_close(pumice_model* model) {
   });
 }
 
+pumice_status pumice_constraint_compile(const pumice_model* model,
+                                        const pumice_constraint_options* options,
+                                        pumice_constraint** constraint) {
+  return guarded([&]() -> ApiStatus {
+    if (constraint == nullptr) return invalid("constraint is NULL");
+    *constraint = nullptr;
+    PUMICE_TRY_STATUS(check_handle(model, "model"));
+    PUMICE_TRY(const ConstraintText given, read_constraint_options(options));
+    PUMICE_TRY(std::shared_ptr<const Constraint> compiled,
+               model->owner->texts().constraints->compile(given.kind, given.text));
+    *constraint = new pumice_constraint{.constraint = std::move(compiled)};
+    return {};
+  });
+}
+
+void pumice_constraint_close(pumice_constraint* constraint) {
+  if (constraint == nullptr) return;
+  (void)guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_handle(constraint, "constraint"));
+    delete constraint;
+    return {};
+  });
+}
+
 pumice_status pumice_tokenize(const pumice_model* model, pumice_string text, pumice_bool special,
                               uint32_t* tokens, size_t capacity, size_t* n_tokens) {
   return guarded([&] { return tokenize(model, text, special, tokens, capacity, n_tokens); });

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "api/handles.hpp"
 #include "api/structs.hpp"
 #include "base/printable.hpp"
 
@@ -111,6 +112,16 @@ Result<EngineOptions> read_engine_options(const pumice_engine_options* given, st
   return engine_options_of(options, trained_context_tokens);
 }
 
+Result<ConstraintText> read_constraint_options(const pumice_constraint_options* given) {
+  PUMICE_TRY(const pumice_constraint_options options, read_struct(given, "options"));
+  using enum ConstraintKind;
+  ConstraintText constraint;
+  PUMICE_TRY(constraint.kind,
+             enumerator_of(options.kind, "constraint_kind", {kJsonSchema, kGbnf, kRegex}));
+  PUMICE_TRY(constraint.text, read_text(options.text, "text"));
+  return constraint;
+}
+
 Result<EngineMode> read_mode(pumice_mode mode) {
   using enum EngineMode;
   return enumerator_of(mode, "mode", {kFast, kBesideGraphics, kBackground});
@@ -181,6 +192,10 @@ Result<host::RequestInput> read_request_options(const pumice_request_options* gi
   if (log_probs) input.log_probs = options.n_top_log_probs;
   input.shares_prompt_with = static_cast<host::RequestId>(options.shares_prompt_with);
   PUMICE_TRY(input.scores, read_bool(options.scores, "scores"));
+  if (options.constraint != nullptr) {
+    PUMICE_TRY_STATUS(check_handle(options.constraint, "constraint"));
+    input.constraint = options.constraint->constraint;
+  }
   return input;
 }
 

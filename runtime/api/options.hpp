@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/result.hpp"
+#include "constraints/constraint_compiler.hpp"
 #include "engine/engine_options.hpp"
 #include "engine/saved_sequence.hpp"
 #include "host/host.hpp"
@@ -18,6 +19,12 @@ namespace pumice::api {
 /// `given`, an argument of that name.
 Result<EngineOptions> read_engine_options(const pumice_engine_options* given, std::string_view name,
                                           uint32_t trained_context_tokens);
+/// A view of the caller's text.
+struct ConstraintText {
+  ConstraintKind kind = ConstraintKind::kJsonSchema;
+  std::string_view text = {};
+};
+Result<ConstraintText> read_constraint_options(const pumice_constraint_options* given);
 Result<EngineMode> read_mode(pumice_mode mode);
 Result<host::ConversationDefaults> read_session_options(const pumice_session_options* given);
 Result<RestoreOptions> read_restore_options(const pumice_restore_options* given);

@@ -21,15 +21,17 @@ ConstraintAutomaton::ConstraintAutomaton(Grammar grammar, const VocabularyTrie& 
 }
 
 void ConstraintAutomaton::begin_anew() {
+  spoiled_ = true;  // until it is made
   parser_.reset();
   parser_ = std::make_unique<Parser>(grammar_, limits_.fuel);
   cache_.clear();
   next_cached_ = 0;
   ++generation_;
+  spoiled_ = false;
 }
 
 void ConstraintAutomaton::prepare() {
-  if (parser_->memory_bytes() > limits_.memory_bytes) begin_anew();
+  if (spoiled_ || parser_->memory_bytes() > limits_.memory_bytes) begin_anew();
   refill();
 }
 

@@ -33,6 +33,8 @@ class ConstraintAutomaton {
   void refill() { parser_->fuel().refill(limits_.fuel); }
   /// After OutOfFuel.
   void begin_anew();
+  /// After another exception: what is kept may be half made.
+  void spoil() { spoiled_ = true; }
 
   State start() const { return parser_->start(); }
   /// Parser::kDead if `token` may not follow.
@@ -60,6 +62,7 @@ class ConstraintAutomaton {
   const ConstraintLimits limits_;
   std::unique_ptr<Parser> parser_;
   uint64_t generation_ = 0;
+  bool spoiled_ = false;
   std::vector<Cached> cache_;  // masks of states met lately, overwritten in turn
   size_t next_cached_ = 0;
   std::vector<State> path_;  // of a walk

@@ -51,6 +51,9 @@ auto Matcher::with_automaton(Work&& work) -> decltype(work(std::declval<Constrai
     } catch (const OutOfFuel&) {
       automaton.begin_anew();
       throw;
+    } catch (...) {  // no memory
+      automaton.spoil();
+      throw;
     }
   });
 }
@@ -86,6 +89,7 @@ Status Matcher::accept(TokenId token) {
           ErrorCode::kInvalidArgument, "the grammar does not allow token {} (\"{}\") here", token,
           printable(is_token ? constraint_->vocabulary().text(token) : "no such token"));
     }
+    if (tokens_.size() == tokens_.capacity()) tokens_.reserve(2 * tokens_.size() + 8);
     states_.push_back(next);
     tokens_.push_back(token);
     return {};

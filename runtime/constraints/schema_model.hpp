@@ -104,7 +104,9 @@ class SchemaModel {
  public:
   SchemaModel(const SchemaDocument& document, SchemaTexts& texts);
 
-  GoalId root() { return goal({{&document_.root(), false}}); }
+  GoalId root() { return stated(document_.root()); }
+  /// The value is as a schema of the document says.
+  GoalId stated(const Json& schema) { return goal({{&schema, false}}); }
   /// The goal's alternatives (null only while read_keywords runs): of any of these shapes, and nothing else. Empty if it cannot be. The
   /// reference is valid until the model goes. Errors (kInvalidArgument): what the schema says is malformed
   /// or not supported, with its place. All of it may throw OutOfFuel.
@@ -132,7 +134,6 @@ class SchemaModel {
 
   GoalId goal(Statements statements);
   GoalId denied(const Json& schema) { return goal({{&schema, true}}); }
-  GoalId stated(const Json& schema) { return goal({{&schema, false}}); }
   Shape anything() const;
   /// Null where a proof about a child comes back to a schema that is being read: nothing is known yet.
   Result<const Shapes*> expand(Statement statement);

@@ -212,7 +212,7 @@ void DeviceState::set_up(uint32_t slot, const SlotInput& input) {
     new_counts_.push_back(slot);
   }
   const auto words =
-      buffers_.logit_bias.mapped<uint32_t>().subspan(size_t{slot} * kMaxLogitBias * 2);
+      buffers_.sampling_tables.mapped<uint32_t>().subspan(size_t{slot} * kMaxLogitBias * 2);
   for (size_t i = 0; i < input.logit_bias.size(); ++i) {
     words[2 * i] = input.logit_bias[i].first;
     words[2 * i + 1] = std::bit_cast<uint32_t>(input.logit_bias[i].second);
@@ -262,14 +262,26 @@ void DeviceState::set_sampling(uint32_t ring, uint32_t logit_row, const RowSampl
       ops::sampling_row(sampling.constants, output_index, sampled_place(ring, logit_row));
   if (sampling.has_penalties) row.counts = counts_of(slot).address();
   if (sampling.n_bias > 0) {
-    row.bias = buffers_.logit_bias.address() + uint64_t{slot} * kMaxLogitBias * 8;
+    row.bias = buffers_.sampling_tables.address() + slot * kLogitBiasBytes;
     row.n_bias = sampling.n_bias;
   }
+  if (sampling.has_mask) row.mask = mask_of(ring, logit_row).address();
   buffers_.rings[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = row;
 }
 
 void DeviceState::set_no_sampling(uint32_t ring, uint32_t logit_row) {
   buffers_.rings[ring].sampling.mapped<ops::SamplingRow>()[logit_row] = {.skip = 1};
+}
+
+vk::BufferRange DeviceState::mask_of(uint32_t ring, uint32_t logit_row) const {
+  const uint64_t bytes = uint64_t{mask_words(program().n_vocab)} * sizeof(uint32_t);
+  return buffers_.sampling_tables.subrange(
+      sizes_.n_slots * kLogitBiasBytes + sampled_place(ring, logit_row) * bytes, bytes);
+}
+
+void DeviceState::write_mask(uint32_t ring, uint32_t logit_row, std::span<const uint32_t> mask) {
+  const auto words = mask_of(ring, logit_row).mapped<uint32_t>();
+  std::ranges::fill(std::ranges::copy(mask, words.begin()).out, words.end(), 0);
 }
 
 void DeviceState::set_log_probs(uint32_t ring, uint32_t logit_row, uint32_t n_best,
@@ -354,7 +366,7 @@ void DeviceState::record_sampling(uint32_t ring, const StepWork& step,
                                .sampled = buffers_.sampled,
                                .scratch = buffers_.sampling_scratch,
                                .counts = buffers_.token_counts,
-                               .tables = buffers_.logit_bias,
+                               .tables = buffers_.sampling_tables,
                                .n_rows = n_rows,
                                .n_vocab = program().n_vocab});
     const uint64_t first = uint64_t{sampled_place(ring, 0)} * 4;

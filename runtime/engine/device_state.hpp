@@ -118,6 +118,9 @@ class DeviceState {
   void set_sampling(uint32_t ring, uint32_t logit_row, const RowSampling& sampling,
                     uint64_t output_index, uint32_t slot);
   void set_no_sampling(uint32_t ring, uint32_t logit_row);
+  /// The tokens that a row of RowSampling::has_mask may choose, before its sampling is submitted; the
+  /// words that are missing allow none.
+  void write_mask(uint32_t ring, uint32_t logit_row, std::span<const uint32_t> mask);
   /// Rows of logits from `first` on, which have counts for penalties, are those of a draft: each is
   /// chosen with what the rows before it chose counted, up to the first that chooses something else
   /// than the draft has there. Those behind it choose nothing.
@@ -171,6 +174,7 @@ class DeviceState {
   Status allocate();
   void record_sampling(uint32_t ring, const StepWork& step, vk::Recorder& recorder) const;
   vk::BufferRange counts_of(uint32_t slot) const;
+  vk::BufferRange mask_of(uint32_t ring, uint32_t logit_row) const;
   uint64_t bytes_that_stay() const;
   /// On this device, by any engine.
   struct Made {

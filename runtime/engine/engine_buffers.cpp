@@ -33,7 +33,9 @@ std::vector<vk::ArenaLayout> EngineBuffers::lay_out(const EngineSizes& sizes,
 
   vk::ArenaLayout tables(Domain::kUpload, "block tables");
   tables.add(sizes.kinds.size(), n_slots * sizes.table_stride * sizeof(uint64_t), block_tables);
-  tables.add(n_slots * kMaxLogitBias * 2 * sizeof(uint32_t), logit_bias);
+  const uint64_t mask_bytes = uint64_t{mask_words(n_vocab)} * sizeof(uint32_t);
+  tables.add(n_slots * kLogitBiasBytes + (greedy_only ? 0 : sizes.n_rings * n_rows * mask_bytes),
+             sampling_tables);
 
   vk::ArenaLayout counts(Domain::kUpload, "token counts");
   if (!greedy_only) counts.add(n_slots, vocab_bytes, staged_counts);

@@ -25,8 +25,10 @@ struct EngineBuffers {
   };
   std::vector<Ring> rings;
 
-  std::vector<vk::BufferRange> block_tables;   ///< by kind: uint64 [n_slots][table_stride]
-  vk::BufferRange logit_bias;                  ///< uint32 pairs [n_slots][kMaxLogitBias]
+  std::vector<vk::BufferRange> block_tables;  ///< by kind: uint64 [n_slots][table_stride]
+  /// What sampling looks up, in one range: logit biases, uint32 pairs [n_slots][kMaxLogitBias], and,
+  /// not with greedy_only, masks, uint32 [n_rings][logit_rows][mask_words].
+  vk::BufferRange sampling_tables;
   vk::BufferRange token_counts;                ///< uint32 [n_slots][n_vocab]: for penalties
   std::vector<vk::BufferRange> staged_counts;  ///< by slot: uint32 [n_vocab]; not with greedy_only
   vk::BufferRange sampling_scratch;

@@ -44,6 +44,7 @@ Status Requests::check(const GenerationRequest& request) const {
                       request.n_output_in_prompt, request.prompt.size(),
                       request.on_logits ? " whose logits are wanted" : "");
   }
+  PUMICE_TRY_STATUS(check_constraint(request));
   PUMICE_TRY_STATUS(validate_stop_strings(request.stop_strings));
   if (!request.stop_strings.empty() && request.tokenizer == nullptr) {
     return make_error(ErrorCode::kInvalidArgument, "stop strings need a tokenizer");
@@ -93,6 +94,7 @@ Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
     spec.salt = private_salt();
   }
   active.request = std::move(request);
+  PUMICE_TRY_STATUS(begin_constraint(active));
   begin_text(active);
   // What needs memory comes first: a request is known here and to the scheduler, or to neither.
   std::map<RequestId, Active> one;
@@ -129,7 +131,7 @@ RequestReport Requests::report_of(RequestId id, EndReason ended_by) const {
   const Request& request = scheduler_.request(id);
   const Active& active = requests_.at(id);
   return {.end_reason = ended_by != EndReason::kNone ? ended_by : request.end_reason,
-          .failure = request.failure,
+          .failure = active.failure.ok() ? request.failure : active.failure,
           .prompt_tokens = request.prompt_tokens,
           .generated_tokens = request.generated_tokens,
           .cache = request.cache,
@@ -155,6 +157,7 @@ void Requests::ask_for_drafts() {
     active.draft = active.request.drafter(tokens, most);
     const auto is_none = [&](TokenId token) { return token >= limits_.n_vocab; };
     active.draft.erase(std::ranges::find_if(active.draft, is_none), active.draft.end());
+    active.draft.resize(n_allowed(active, active.draft));
     scheduler_.draft(id, static_cast<uint32_t>(std::min<size_t>(active.draft.size(), most)));
   }
 }
@@ -198,7 +201,8 @@ ChunkInput Requests::input_of(const StepChunk& chunk, bool is_new) const {
   input.sampling = {.constants = sampler_constants(sampling),
                     .n_bias = static_cast<uint32_t>(sampling.logit_bias.size()),
                     .has_penalties = has_penalties(sampling),
-                    .plain_greedy = is_plain_greedy(sampling),
+                    .has_mask = request.constraint != nullptr,
+                    .plain_greedy = is_plain_greedy(sampling) && request.constraint == nullptr,
                     .log_probs = request.log_probs};
   if (is_new) {
     input.new_slot = {.logit_bias = sampling.logit_bias,
@@ -351,9 +355,10 @@ std::string Requests::rest_of(Active& active) {
 EndReason Requests::read_token(Active& active, TokenId token, StepEvent& event) {
   event.token = token;
   if (ends_request(active.request, token)) return EndReason::kStop;
-  if (!active.stream) return EndReason::kNone;
+  const EndReason constrained = constrain(active, token);
+  if (!active.stream) return constrained;
   event.text = text_of(active, token);
-  return active.stream->stopped() ? EndReason::kStopString : EndReason::kNone;
+  return active.stream->stopped() ? EndReason::kStopString : constrained;
 }
 
 namespace {
@@ -418,7 +423,11 @@ void Requests::start_over() {
     scheduler.adopt(scheduler_.request(id), active.tokens,
                     static_cast<uint32_t>(active.told.size()) - active.n_restored);
   }
-  for (auto& [id, active] : requests_) begin_text(active);
+  for (auto& [id, active] : requests_) {
+    // It has accepted what was told, and perhaps more.
+    if (active.matcher) active.matcher->rollback(active.matcher->n_tokens() - active.told.size());
+    begin_text(active);
+  }
   scheduler_ = std::move(scheduler);
   for (auto& [id, active] : requests_) {
     if (active.tokens.size() > limits_.window_tokens) shift_window(id);

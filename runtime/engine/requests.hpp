@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "constraints/matcher.hpp"
 #include "engine/engine_options.hpp"
 #include "engine/step_input.hpp"
 #include "sampling/options.hpp"
@@ -43,6 +44,12 @@ struct GenerationRequest {
   std::vector<TokenId> end_tokens = {};
   /// Texts that end the request; neither they nor what follows is given as text. Need a tokenizer.
   std::vector<std::string> stop_strings = {};
+  /// The output is a text of this: tokens after which none is possible any more are never chosen,
+  /// those that end the request only where such a text may end; it ends by itself (kComplete) where
+  /// nothing else may follow. Requests may share one; it is of the model's vocabulary. Where it costs
+  /// too much, or no token can go on, the request fails (RequestReport::failure). Not of an engine
+  /// with EngineOptions::greedy_only.
+  std::shared_ptr<const Constraint> constraint = {};
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
   double timeout_s = std::numeric_limits<double>::infinity();  ///< from now
@@ -154,6 +161,13 @@ class Requests {
   /// The plan's transfers were made but for `failures`. False: it is rolled back, as requests lost
   /// what was to be restored, or have ended or begun again meanwhile; plan again.
   bool finish_transfers(const StepPlan& plan, const TransferFailures& failures);
+  /// Whether rows of a step under way are sampled with masks.
+  static bool wants_masks(const StepInput& step);
+  /// The masks of the oldest step under way, all before it having been committed: `take` receives
+  /// each, for which of the rows of that chunk that sample, in order. Rows without a call do not
+  /// count. A request whose constraint fails ends with an event, and so does its chunk's meaning.
+  using TakeMask = std::function<void(size_t chunk, uint32_t row, std::span<const uint32_t> mask)>;
+  void make_masks(const StepInput& step, double now_s, const TakeMask& take);
   /// Whether the results of a step under way are of use to anyone: some request of it goes on.
   bool is_wanted(const StepPlan& plan) const { return scheduler_.counts_in_part(plan.id); }
   /// The oldest step under way ran. `sampled`: what its sampling rows chose, chunk by chunk, in
@@ -200,6 +214,8 @@ class Requests {
     GenerationRequest request;                  // its prompt moved to the scheduler
     std::unique_ptr<TextStream> stream;         // with a tokenizer
     std::unique_ptr<SentenceStream> sentences;  // with kSentence
+    std::optional<Matcher> matcher;             // with a constraint: after what the stream was fed
+    Status failure;                             // of that
     // What was told, from which all else can be made again. `tokens` is what the scheduler has,
     // between calls; of long outputs it lacks what the window dropped.
     std::vector<TokenId> tokens;
@@ -227,6 +243,13 @@ class Requests {
   static std::string rest_of(Active& active);
   static void begin_text(Active& active);
   static EndReason read_token(Active& active, TokenId token, StepEvent& event);
+  Status check_constraint(const GenerationRequest& request) const;
+  static Status begin_constraint(Active& active);
+  static EndReason constrain(Active& active, TokenId token);
+  static Status mask_of(Active& active, TokenMask& mask);
+  static Status mask_rows(Active& active, size_t chunk, std::span<const TokenId> draft,
+                          const TakeMask& take);
+  static size_t n_allowed(Active& active, std::span<const TokenId> draft);
   std::vector<ReadToken> read_chunk(const StepChunk& chunk, std::span<SampledRow> rows);
   void tell(StepEvent event, EndReason ended_by, double now_s, bool is_last = true);
   void shift_window(RequestId id);

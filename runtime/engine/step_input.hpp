@@ -32,6 +32,7 @@ struct RowSampling {
   SamplerConstants constants = {};
   uint32_t n_bias = 0;         ///< logit biases that its slot has
   bool has_penalties = false;  ///< its slot has the counts of its tokens
+  bool has_mask = false;       ///< of the tokens that may be chosen: Requests::make_masks
   bool plain_greedy = true;    ///< is_plain_greedy
   /// Log probabilities of what they choose, and of so many best.
   std::optional<uint32_t> log_probs = {};

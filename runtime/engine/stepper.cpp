@@ -62,13 +62,36 @@ void Stepper::drop_unwanted() {
     for (const Submitter::Ticket ticket : {step.forward_ticket, step.ticket}) {
       step.is_cut = submitter_.drop_rest(ticket) || step.is_cut;
     }
+    if (step.is_cut) step.waits_for_masks = false;
   }
 }
 
+/// Masks are made while the device works on what comes before them.
 Status Stepper::submit(double budget_s) {
-  const Status submitted = submitter_.submit(budget_s);
+  Status submitted = submitter_.submit(budget_s);
+  if (submitted.ok() && !steps_.empty() && steps_.front().waits_for_masks) {
+    PUMICE_TRY_STATUS(make_masks());
+    submitted = submitter_.submit(budget_s);
+  }
   if (!submitted.ok()) abandon();
   return submitted;
+}
+
+/// Of the oldest step, if it waits for them: the tokens before its own are known.
+Status Stepper::make_masks() {
+  if (steps_.empty() || !steps_.front().waits_for_masks) return {};
+  PendingStep& step = steps_.front();
+  requests_.make_masks(step.input, clock_(),
+                       [&](size_t chunk, uint32_t row, std::span<const uint32_t> mask) {
+                         size_t before = 0;
+                         for (size_t i = 0; i < chunk; ++i)
+                           before += step.input.plan.chunks[i].n_samples;
+                         device_.write_mask(step.ring, step.sampled_rows[before + row], mask);
+                       });
+  step.waits_for_masks = false;
+  const Status released = submitter_.release(step.ticket);
+  if (!released.ok()) abandon();
+  return released;
 }
 
 // ---- from a plan to queued work
@@ -269,6 +292,8 @@ Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
   if (step.work.sampling) {
     step.ticket = submitter_.add(step.work.sampling, Submitter::Lesson::kPace, step.forward_ticket);
   }
+  step.waits_for_masks = Requests::wants_masks(step.input);
+  if (step.waits_for_masks) submitter_.hold(step.ticket);
   step.trace.id = step.input.plan.id;
   step.trace.decode_rows = step.input.plan.shape.decode_rows;
   step.trace.prefill_tokens = step.input.plan.shape.prefill_tokens;
@@ -312,13 +337,16 @@ Status Stepper::wait_for_weights() {
 Status Stepper::wait() {
   if (steps_.empty() && !shrinking_ && weights_.busy()) return wait_for_weights();
   PUMICE_CHECK(!steps_.empty() || shrinking_, "nothing is under way");
+  PUMICE_TRY_STATUS(make_masks());
   const Status waited = submitter_.wait(waited_for());
   if (!waited.ok()) {
     abandon();
     return waited;
   }
   PUMICE_TRY_STATUS(land_oldest());
-  return {};
+  // The next one's masks are made while the device works on it, before anyone looks at the tokens.
+  const bool wait_for_masks = !steps_.empty() && steps_.front().waits_for_masks;
+  return wait_for_masks ? submit(Submitter::kNoBudget) : Status();
 }
 
 Status Stepper::settle() {
@@ -331,6 +359,8 @@ Status Stepper::settle() {
       PUMICE_TRY_STATUS(resize_on());
     }
   }
+  PUMICE_TRY_STATUS(make_masks());
+  while (std::ranges::any_of(steps_, &PendingStep::waits_for_masks)) PUMICE_TRY_STATUS(wait());
   const Status submitted = submitter_.submit_all();
   if (!submitted.ok()) abandon();
   return submitted;

@@ -142,7 +142,8 @@ class Stepper {
     DeviceState::Recording work;
     std::shared_ptr<const ModelWeights> weights;  // that it reads
     bool is_replay = false;
-    bool is_cut = false;  // not all of it was submitted: there are no results
+    bool is_cut = false;           // not all of it was submitted: there are no results
+    bool waits_for_masks = false;  // what samples is held back
     Submitter::Ticket forward_ticket = 0;
     Submitter::Ticket ticket = 0;    // of what is queued last of it
     std::vector<uint32_t> fed_from;  // by chunk: the place of a token that the host does not know
@@ -189,6 +190,7 @@ class Stepper {
   Result<DeviceState::Recording> record(PendingStep& step, const DeviceState::StepWork& work);
   double in_segments(const DeviceState::Recording& work) const;
   bool replayable(const PendingStep& step, const DeviceState::StepWork& work) const;
+  Status make_masks();
   Status land(double seconds);
   Result<std::vector<SampledRow>> sampled_by(const PendingStep& step) const;
   void deliver_logits(const PendingStep& step, std::span<const SampledRow> sampled);

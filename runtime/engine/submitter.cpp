@@ -56,6 +56,15 @@ Submitter::Ticket Submitter::add(std::shared_ptr<const vk::RecordedWork> work, L
   return next_ticket_++;
 }
 
+Status Submitter::release(Ticket ticket) {
+  Work& work = find(ticket);
+  work.is_held = false;
+  PUMICE_TRY(const uint64_t reached, device_->completed());
+  backlog_.reach(reached);
+  if (backlog_.empty() && ticket != works_.front().ticket) work.lesson = Lesson::kNone;
+  return {};
+}
+
 bool Submitter::drop_rest(Ticket ticket) {
   Work& work = find(ticket);
   work.n_wanted = work.n_submitted;
@@ -116,6 +125,7 @@ Status Submitter::submit(double budget_s, bool waits_for_queue) {
     return true;
   };
   for (Work& work : works_) {
+    if (work.is_held && !work.is_submitted()) break;
     const auto segments = work.work->segments();
     for (size_t next = work.n_submitted; next < work.n_wanted; ++next) {
       const vk::RecordedWork::Segment& segment = segments[next];

@@ -118,6 +118,13 @@ class Submitter {
              Ticket with = kNoTicket);
   static constexpr Ticket kNoTicket = 0;
 
+  /// Work that was just added and what comes behind it is not submitted before `release`: the host
+  /// has something to write that it reads. Nobody waits for it until then.
+  void hold(Ticket ticket) { find(ticket).is_held = true; }
+  /// Where the device has run out of work meanwhile, what it took teaches nothing. Errors:
+  /// kDeviceLost.
+  Status release(Ticket ticket);
+
   /// Submit no more of work whose results nobody wants: it has ended when what was submitted of it,
   /// and all that was added before it, has, and teaches nothing. Whether anything of it is left
   /// out.
@@ -188,6 +195,7 @@ class Submitter {
     std::shared_ptr<const vk::RecordedWork> work;
     Lesson lesson = Lesson::kPace;
     Ticket with = kNoTicket;
+    bool is_held = false;
     size_t n_wanted = 0;     // segments
     size_t n_submitted = 0;  // of them
     uint64_t value = 0;      // of the device's timeline, when what was submitted of it is done

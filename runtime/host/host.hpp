@@ -86,6 +86,7 @@ struct RequestInput {
   uint32_t answer_room_tokens = 0;
   std::optional<SamplerOptions> sampling = {};  ///< none: the conversation's
   std::vector<std::string> stops = {};
+  std::shared_ptr<const Constraint> constraint = {};  ///< GenerationRequest::constraint
   double timeout_s = std::numeric_limits<double>::infinity();
   bool ignore_end = false;
   std::optional<uint32_t> log_probs = {};  ///< GenerationRequest::log_probs

@@ -66,6 +66,7 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   request.tokenizer = model_->texts().tokenizer;
   request.ignore_end = input.ignore_end;
   request.stop_strings = std::move(input.stops);
+  request.constraint = std::move(input.constraint);
   request.service_class = defaults.service_class;
   request.priority = defaults.priority;
   request.timeout_s = input.timeout_s;
@@ -153,11 +154,11 @@ Status Host::add_messages(const RequestInput& input, const OpenConversation& con
     return make_error(ErrorCode::kInvalidArgument,
                       "this session began with text or tokens and cannot continue with messages");
   }
-  const auto& [tokenizer, format, prompt] = model_->texts();
-  if (!format->ok()) return format->error();
+  const ModelTexts& texts = model_->texts();
+  if (!texts.format->ok()) return texts.format->error();
   PUMICE_TRY(Conversation said, with_messages(conversation.said, input.messages, input.special));
-  PUMICE_TRY(FittedPrompt fitted,
-             fit_prompt(said, **format, *tokenizer, fit_options(input, conversation)));
+  PUMICE_TRY(FittedPrompt fitted, fit_prompt(said, **texts.format, *texts.tokenizer,
+                                             fit_options(input, conversation)));
   prepared.request.prompt = std::move(fitted.tokens);
   prepared.record.n_forgotten = static_cast<uint32_t>(fitted.n_forgotten);
   prepared.begins_reasoning = ReasoningSplitter::is_open(fitted.text);

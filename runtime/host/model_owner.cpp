@@ -54,6 +54,7 @@ Result<ModelTexts> ModelTexts::read(const GgufFile& file,
   texts.prompt = std::make_shared<const LateChatPrompt>(
       source.ok() ? source->value_or("") : "", texts.tokenizer,
       std::string(architecture.ok() ? *architecture : ""), answers);
+  texts.constraints = std::make_shared<ConstraintCompiler>(texts.tokenizer);
   return texts;
 }
 

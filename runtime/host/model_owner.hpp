@@ -9,6 +9,7 @@
 
 #include "answers/chat_prompt.hpp"
 #include "base/result.hpp"
+#include "constraints/constraint_compiler.hpp"
 #include "format/gguf.hpp"
 #include "host/device_owner.hpp"
 #include "host/opened_model.hpp"
@@ -46,7 +47,8 @@ struct ModelTexts {
   std::shared_ptr<const Tokenizer> tokenizer;
   /// Or why messages cannot be prompts: the template is not understood.
   std::shared_ptr<const Result<ChatFormat>> format;
-  std::shared_ptr<const LateChatPrompt> prompt;
+  std::shared_ptr<const LateChatPrompt> prompt = {};
+  std::shared_ptr<ConstraintCompiler> constraints = {};  ///< of the tokenizer
 
   /// `chat_template`: instead of the file's own. `answers`: LateChatPrompt's. Errors:
   /// load_tokenizer's.

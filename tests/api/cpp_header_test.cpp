@@ -57,6 +57,26 @@ TEST_F(CppHeader, ListsDevicesAndReadsTheLog) {
   EXPECT_GT(n_lines, 0);
 }
 
+TEST_F(CppHeader, HoldsAnswersToConstraints) {
+  auto model = device_->load(pumice::test::source_path("models/pumice-stories.gguf").string());
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  auto engine = model->make_engine();
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  auto request = pumice::options<pumice_request_options>();
+  request.text = pumice::view("Once upon a time");
+  {
+    const auto digits = model->compile_constraint(PUMICE_CONSTRAINT_REGEX, "[0-9]{3}");
+    ASSERT_TRUE(digits.ok()) << digits.status().message();
+    request.constraint = digits->get();
+    ASSERT_TRUE(engine->submit(0, request).ok());
+  }
+  const auto text = model->detokenize(told(*engine));
+  ASSERT_TRUE(text.ok());
+  EXPECT_EQ(text->find_first_not_of(" 0123456789"), std::string::npos) << *text;
+  EXPECT_EQ(model->compile_constraint(PUMICE_CONSTRAINT_REGEX, "(").status().code(),
+            PUMICE_INVALID_ARGUMENT);
+}
+
 TEST_F(CppHeader, SubmitsMessagesWhichAModelWithoutATemplateReadsLineByLine) {
   auto model = device_->load(pumice::test::source_path("models/pumice-stories.gguf").string());
   ASSERT_TRUE(model.ok()) << model.status().message();

@@ -23,6 +23,14 @@ MUTATIONS = [
      ".greedy_only = work.greedy_only,", ".greedy_only = true,", "test_engine:Replay.*"),
     ("a new request is taken to be the one that had its slot", "runtime/engine/requests.cpp",
      "if (slot) input.new_slots.push_back(*slot);", "(void)slot;", "test_engine:Requests.*"),
+    # What holds an answer to its constraint.
+    ("sampling does not wait for its masks", STEPPER,
+     "if (step.waits_for_masks) submitter_.hold(step.ticket);", "", "test_constrained:Constrained.*"),
+    ("a guess that was looked at stays accepted", "runtime/engine/requests_constraint.cpp",
+     "  active.matcher->rollback(n);", "", "test_constrained:Constrained.Drafts*"),
+    ("what was output before is no part of the constrained text", "runtime/engine/requests_constraint.cpp",
+     "for (const TokenId token : active.told) PUMICE_TRY_STATUS(active.matcher->accept(token));", "",
+     "test_constrained:Constrained.TextsGoOn*"),
     # A step is a transaction.
     ("a failed step loses its rings", STEPPER,
      "while (!steps_.empty()) drop_last();", "steps_.clear();", "test_engine:FailedStep.*"),

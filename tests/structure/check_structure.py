@@ -34,14 +34,14 @@ ALLOWED = {
     # is defined, constants and all, by its CPU reference.
     "shaders": {"base", "vk", "format", "sampling"},
     "models": {"base", "vk", "shaders", "format", "text", "cache", "scheduler"},
-    "engine": {"base", "vk", "shaders", "format", "text", "sampling", "cache", "scheduler", "models"},
-    "host": {"base", "vk", "shaders", "format", "text", "answers", "sampling", "cache", "scheduler", "models", "engine"},
+    "engine": {"base", "vk", "shaders", "format", "text", "constraints", "sampling", "cache", "scheduler", "models"},
+    "host": {"base", "vk", "shaders", "format", "text", "answers", "constraints", "sampling", "cache", "scheduler", "models", "engine"},
     "pumice": set(),  # runtime/include/pumice: the public headers stand alone
-    "api": {"base", "vk", "format", "text", "answers", "sampling", "scheduler", "models", "engine", "host",
+    "api": {"base", "vk", "format", "text", "answers", "constraints", "sampling", "scheduler", "models", "engine", "host",
             "pumice"},
     "bench": {"base", "vk", "shaders", "format", "text", "constraints", "sampling", "cache", "scheduler", "models",
               "engine", "host", "api", "pumice"},
-    "tools": {"base", "vk", "shaders", "format", "text", "answers", "sampling", "cache", "scheduler", "models",
+    "tools": {"base", "vk", "shaders", "format", "text", "answers", "constraints", "sampling", "cache", "scheduler", "models",
               "engine", "host", "bench", "hub"},
     "examples": {"pumice"},
 }

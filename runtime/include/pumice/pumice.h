@@ -54,6 +54,7 @@ extern "C" {
 typedef struct pumice_device pumice_device;
 typedef struct pumice_model pumice_model;
 typedef struct pumice_engine pumice_engine;
+typedef struct pumice_constraint pumice_constraint;
 // 0 means none; all are below 2^53, so that a double holds them exactly.
 typedef uint64_t pumice_session;
 typedef uint64_t pumice_request;
@@ -204,6 +205,33 @@ PUMICE_API pumice_status pumice_tokenize(const pumice_model* model, pumice_strin
 PUMICE_API pumice_status pumice_detokenize(const pumice_model* model, const uint32_t* tokens,
                                            size_t n_tokens, char* text, size_t capacity,
                                            size_t* n_bytes);
+
+// ---- constraints
+
+typedef int32_t pumice_constraint_kind;
+enum {
+  // JSON that is valid under a JSON Schema (drafts 4 to 2020-12); "{}" is any JSON. What a schema
+  // says and cannot be held to is an error that names the place.
+  PUMICE_CONSTRAINT_JSON_SCHEMA = 0,
+  PUMICE_CONSTRAINT_GRAMMAR = 1,  // GBNF, from its rule `root` on
+  PUMICE_CONSTRAINT_REGEX = 2     // of the whole text
+};
+
+typedef struct pumice_constraint_options {
+  size_t struct_size;
+  pumice_constraint_kind kind;
+  pumice_string text;  // the schema, grammar or regular expression
+} pumice_constraint_options;
+
+// What answers are to be held to, ready for pumice_request_options.constraint of requests of the
+// model, as many at once as like. From any thread, and best before it is needed: milliseconds, and
+// with a model's first one some hundred more. PUMICE_DOES_NOT_FIT: it takes more work than a
+// constraint may cost.
+PUMICE_API pumice_status pumice_constraint_compile(const pumice_model* model,
+                                                   const pumice_constraint_options* options,
+                                                   pumice_constraint** constraint);
+// Requests that have it keep what they need.
+PUMICE_API void pumice_constraint_close(pumice_constraint* constraint);
 
 // ---- engines
 
@@ -399,6 +427,10 @@ typedef struct pumice_request_options {
   // A PUMICE_EVENT_SCORE for each token of the prompt but the first. None of the prompt then comes
   // from the cache, and it is read in chunks of few tokens.
   pumice_bool scores;
+  // Tokens after which no text of it is possible are never chosen, and the answer ends where nothing
+  // may follow (PUMICE_END_STOP). An answer that max_new_tokens or a full context ends is the
+  // beginning of one. NULL: none.
+  const pumice_constraint* constraint;
 } pumice_request_options;
 
 // From any thread; the request begins with the next pumice_poll. `session` may be 0. Errors that
@@ -446,7 +478,7 @@ typedef int32_t pumice_end_reason;
 enum {
   PUMICE_END_NONE = 0,
   PUMICE_END_LENGTH = 1,  // max_new_tokens
-  PUMICE_END_STOP = 2,    // the model's end of text
+  PUMICE_END_STOP = 2,    // the model's end of text, or the end of its constraint's
   PUMICE_END_STOP_TEXT = 3,
   PUMICE_END_WINDOW = 4,  // the context is full
   PUMICE_END_CANCELLED = 5,

@@ -78,6 +78,7 @@ struct Close {
   void operator()(pumice_device* device) const { pumice_device_close(device); }
   void operator()(pumice_model* model) const { pumice_model_close(model); }
   void operator()(pumice_engine* engine) const { pumice_engine_close(engine); }
+  void operator()(pumice_constraint* constraint) const { pumice_constraint_close(constraint); }
 };
 template <typename T>
 using Handle = std::unique_ptr<T, Close>;
@@ -251,6 +252,27 @@ class Engine {
   detail::Handle<pumice_engine> engine_;
 };
 
+/// For pumice_request_options.constraint, while it is open; requests that have it need it no more.
+class Constraint {
+ public:
+  static Result<Constraint> compile(const pumice_model* model, pumice_constraint_kind kind,
+                                    std::string_view text) {
+    auto given = options<pumice_constraint_options>();
+    given.kind = kind;
+    given.text = view(text);
+    pumice_constraint* constraint = nullptr;
+    Status status(pumice_constraint_compile(model, &given, &constraint));
+    if (!status.ok()) return status;
+    return Constraint(constraint);
+  }
+
+  const pumice_constraint* get() const { return constraint_.get(); }
+
+ private:
+  explicit Constraint(pumice_constraint* constraint) : constraint_(constraint) {}
+  detail::Handle<pumice_constraint> constraint_;
+};
+
 class Model {
  public:
   /// `engine`: see pumice_model_options.
@@ -267,6 +289,9 @@ class Model {
 
   Result<Engine> make_engine(const pumice_engine_options* options = nullptr) {
     return Engine::create(get(), options);
+  }
+  Result<Constraint> compile_constraint(pumice_constraint_kind kind, std::string_view text) const {
+    return Constraint::compile(get(), kind, text);
   }
   Result<pumice_model_info> info() const {
     return detail::info_of<pumice_model_info, const pumice_model>(pumice_model_get_info, get());
