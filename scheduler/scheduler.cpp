@@ -413,6 +413,8 @@ void Scheduler::commit_chunk(const OpenChunk& open, std::span<const uint32_t> ta
   } else {
     telemetry_.computed_tokens += chunk.n_tokens;
     keep_rows(request, chunk, taken);
+    telemetry_.drafted_tokens += chunk.n_draft();
+    telemetry_.accepted_tokens += taken.empty() ? 0 : taken.size() - 1;
   }
   if (request.computed_tokens > request.most_computed_tokens) {
     request.most_computed_tokens = request.computed_tokens;

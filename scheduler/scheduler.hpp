@@ -12,6 +12,7 @@
 // the same code under the simulator's virtual time. Not thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <deque>
@@ -155,6 +156,15 @@ class Scheduler {
   /// that samples too, and `commit` says how many of their tokens count. They take no pages from
   /// others. Holds until the request gets a token or stops running.
   void draft(RequestId id, uint32_t n_tokens);
+  /// What most_draft says of any request at most.
+  uint32_t most_draft_of_any() const {
+    return std::min({options_.spare_logit_rows, options_.token_budget - 1, draft_rows_ - 1});
+  }
+  /// RequestSpec::runs_ahead, from the next step on.
+  void set_runs_ahead(RequestId id, bool runs_ahead) { requests_.at(id)->runs_ahead = runs_ahead; }
+  /// No draft makes the rows that decode in a step more than these: their arithmetic would be
+  /// another one. No limit at first.
+  void set_draft_rows(uint32_t most) { draft_rows_ = most; }
 
   // ---- steps
 
@@ -327,6 +337,7 @@ class Scheduler {
   CostModel cost_;
   Telemetry telemetry_;
   RequestSlots slots_;
+  uint32_t draft_rows_ = std::numeric_limits<uint32_t>::max();
 
   RequestId next_id_ = 1;
   uint64_t next_arrival_ = 1;

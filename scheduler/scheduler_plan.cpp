@@ -50,11 +50,11 @@ uint32_t Scheduler::most_draft(RequestId id) const {
   // A request with a slow rate has no use for many tokens at once.
   if (request.pending_samples > 0 || request.token_s > 0 || !wants_token(request)) return 0;
   uint32_t most =
-      std::min(options_.spare_logit_rows, request.max_new_tokens - request.generated_tokens - 1);
+      std::min(most_draft_of_any(), request.max_new_tokens - request.generated_tokens - 1);
   if (options_.window_tokens != 0) {
     most = std::min(most, options_.window_tokens - request.scheduled_tokens - 1);
   }
-  return std::min(most, options_.token_budget - 1);
+  return most;
 }
 
 void Scheduler::draft(RequestId id, uint32_t n_tokens) {
@@ -205,7 +205,9 @@ void Scheduler::plan_decodes(StepPlan& plan, OpenStep& open, double now_s) {
     // A draft takes no row that others could have.
     const auto rows_behind = static_cast<uint32_t>(rows.size() - row - 1);
     const uint32_t spare = left - std::min(left, 1 + to_others + rows_behind);
-    const uint32_t n_draft = draft_rows(*request, std::min(spare, open.spare_logit_rows));
+    const uint32_t n_rows = options_.token_budget - left + 1 + rows_behind;  // without drafts
+    const uint32_t alike = draft_rows_ - std::min(draft_rows_, n_rows);
+    const uint32_t n_draft = draft_rows(*request, std::min({spare, alike, open.spare_logit_rows}));
     add_chunk(*request, 1 + n_draft, true, now_s, plan, open);
     left -= 1 + n_draft;
     reserved[own] -= reserved[own] > 0 ? 1 : 0;

@@ -35,6 +35,8 @@ nlohmann::json telemetry_to_json(const Telemetry& t, uint64_t kv_bytes_per_token
           {"cached_tokens", t.cached_tokens},
           {"computed_tokens", t.computed_tokens},
           {"generated_tokens", t.generated_tokens},
+          {"drafted_tokens", t.drafted_tokens},
+          {"accepted_tokens", t.accepted_tokens},
           {"chunk_tokens", t.chunk_tokens},
           {"step_s", t.step_seconds},
           {"queue_s", t.wait_seconds},

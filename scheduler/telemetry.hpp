@@ -26,6 +26,8 @@ struct Telemetry {
   uint64_t cached_tokens = 0;    ///< of those, not computed
   uint64_t computed_tokens = 0;  ///< positions that steps wrote
   uint64_t generated_tokens = 0;
+  uint64_t drafted_tokens = 0;   ///< guessed, and verified
+  uint64_t accepted_tokens = 0;  ///< of those
 
   Histogram chunk_tokens;  ///< prompt tokens in a chunk
   Histogram step_seconds;

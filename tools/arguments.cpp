@@ -18,7 +18,7 @@
 namespace pumice::tools {
 namespace {
 
-constexpr std::string_view kOneDashNames = "ub ctk ctv dev sys np oe pg hf jf";
+constexpr std::string_view kOneDashNames = "ub ctk ctv dev sys np oe pg hf jf md";
 
 bool is_flag(std::string_view word) { return word.size() > 1 && word.front() == '-'; }
 

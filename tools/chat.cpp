@@ -138,6 +138,7 @@ Status Chat::open(const GgufFile& file, const Logger& logger) {
                                .chunk_tokens = options_.model.chunk_tokens,
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
+  options_.generation.constraint.apply_to(engine_options);
   // Whole messages are left out here; within a prompt the engine would cut anywhere.
   if (engine_options.overflow == OverflowPolicy::kTruncateOldest) {
     engine_options.overflow = OverflowPolicy::kStop;
@@ -145,7 +146,8 @@ Status Chat::open(const GgufFile& file, const Logger& logger) {
   PUMICE_TRY(host_, open_host(options_.model, file, texts_, logger,
                               {.engine = engine_options,
                                .prompts = Prompts::kSeveral,
-                               .forgets_messages = options_.serving.overflow != "stop"}));
+                               .forgets_messages = options_.serving.overflow != "stop",
+                               .draft_model = options_.serving.draft_model}));
   PUMICE_TRY(conversation_, host_->open_conversation());
   Conversation said;
   said.set_system(options_.system, options_.trust_special);
@@ -289,6 +291,7 @@ Result<host::Submitted> Chat::submit(host::RequestInput input) {
   input.constraint = options_.generation.constraint.compiled;
   input.ignore_end = options_.generation.ignore_eos;
   input.answer = answer_;
+  input.speculation = options_.serving.speculation();
   const uint32_t room = window() - input.answer_room_tokens;
   Result<host::Submitted> submitted = host_->submit(conversation_, std::move(input));
   if (submitted.ok() || submitted.error().code != ErrorCode::kDoesNotFit) return submitted;

@@ -1,5 +1,7 @@
 #include "tools/constraint_options.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -8,6 +10,11 @@
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
+namespace {
+
+constexpr uint32_t kForcedRows = 7;  // with the one before them as many as drafts may have
+
+}  // namespace
 
 void ConstraintOptions::add_to(CLI::App& app) {
   app.option_defaults()->group("Constraints");
@@ -33,6 +40,10 @@ void ConstraintOptions::add_to(CLI::App& app) {
 
 bool ConstraintOptions::given() const {
   return json_schema_ || json_schema_file_ || gbnf_ || gbnf_file_ || regex_;
+}
+
+void ConstraintOptions::apply_to(EngineOptions& options) const {
+  if (given()) options.spare_logit_rows = std::max(options.spare_logit_rows, kForcedRows);
 }
 
 namespace {

@@ -9,6 +9,7 @@
 
 #include "base/result.hpp"
 #include "constraints/constraint_compiler.hpp"
+#include "engine/engine_options.hpp"
 
 namespace pumice::tools {
 
@@ -18,6 +19,8 @@ struct ConstraintOptions {
 
   void add_to(CLI::App& app);
   bool given() const;
+  /// Room for what constraints force.
+  void apply_to(EngineOptions& options) const;
   /// Reads a file, and compiles as far as that needs no model. Errors: kBadFile for a file that
   /// cannot be read; kInvalidArgument, naming the flag, for all that is wrong with what it says.
   Status validate();

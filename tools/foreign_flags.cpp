@@ -21,7 +21,7 @@ constexpr std::string_view kLogs = "logs are written to stderr, and only with -v
 constexpr std::string_view kPlain = "text is printed as it comes";
 constexpr std::string_view kRates = "rates are printed to stderr anyway";
 constexpr std::string_view kNoDraft =
-    "there is no speculative decoding; the text is the same without";
+    "run and chat have --spec, -md and --draft-max; the text is the same without";
 constexpr std::string_view kFileSaysRope = "rope scaling is what the model file says";
 constexpr std::string_view kNoSuchSampler =
     "there is no such sampler; there are --temp --top-k --top-p --min-p and the three penalties";

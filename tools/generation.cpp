@@ -182,6 +182,18 @@ nlohmann::json timings_json(const Generation& generation) {
           {"predicted_ms", t.decode_ms}, {"predicted_per_second", t.decode_rate()}};
 }
 
+nlohmann::json spec_json(const DraftCounts& drafts) {
+  const auto* const end = std::ranges::find(drafts.drafted_at, 0u);
+  const auto n = static_cast<size_t>(end - drafts.drafted_at.begin());
+  const auto first = [n](const auto& counts) {
+    return std::vector<uint32_t>(counts.begin(), counts.begin() + n);
+  };
+  return {{"drafted", drafts.drafted},
+          {"accepted", drafts.accepted},
+          {"drafted_by_position", first(drafts.drafted_at)},
+          {"accepted_by_position", first(drafts.accepted_at)}};
+}
+
 void print_rates(const Generation& generation) {
   const Timings& t = generation.timings;
   const RequestReport& report = generation.report;
@@ -197,6 +209,10 @@ void print_rates(const Generation& generation) {
   print_message("prompt {}{}, TTFT {:.1f} ms, prefill {:.1f} tok/s, decode {} {:.1f} tok/s\n",
                 counted(t.prompt_tokens, "token"), cached, t.ttft_ms, t.prefill_rate(),
                 counted(t.new_tokens, "token"), t.decode_rate());
+  if (report.drafts.drafted > 0) {
+    print_message("{} guessed, {} accepted\n", counted(report.drafts.drafted, "token"),
+                  report.drafts.accepted);
+  }
   if (report.truncated_tokens > 0) {
     print_notice("the prompt did not fit: its first {} left out\n",
                  report.truncated_tokens == 1

@@ -56,6 +56,8 @@ Result<std::vector<Generation>> follow_all(host::Host& host,
 /// [{"token", "logprob", "top": [{"token", "logprob"}]}]: what the request asked for of its tokens.
 nlohmann::json log_probs_json(const Generation& generation);
 
+/// {"drafted", "accepted", "drafted_by_position": […], "accepted_by_position": […]}
+nlohmann::json spec_json(const DraftCounts& drafts);
 /// {"prompt_n", "cache_n", "prompt_ms", …}
 nlohmann::json timings_json(const Generation& generation);
 /// The line of rates on stderr.

@@ -158,6 +158,12 @@ Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const
   PUMICE_TRY(std::shared_ptr<host::ModelOwner> model,
              open_lasting(options, file, std::move(texts), logger, engine_options, request.plan));
   const host::OpenedModel opened = model->opened();
+  std::shared_ptr<host::DraftModel> draft_model;
+  if (!request.draft_model.empty()) {
+    PUMICE_TRY(draft_model,
+               host::DraftModel::load(opened, model->texts().tokenizer->vocabulary(),
+                                      from_utf8(request.draft_model), options.context_tokens));
+  }
   if (finds_context) engine_options.context_tokens = 0;
   if (request.prompts != Prompts::kKnown) {
     PUMICE_TRY(engine_options,
@@ -167,7 +173,9 @@ Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const
   warn_beyond_training(engine_options.context_tokens, opened.model->program.context_length, logger);
   return std::make_unique<host::Host>(
       std::move(model), std::move(engine),
-      host::HostOptions{.retry = kRetry, .forgets_messages = request.forgets_messages});
+      host::HostOptions{.retry = kRetry,
+                        .forgets_messages = request.forgets_messages,
+                        .draft_model = std::move(draft_model)});
 }
 
 std::string beyond_training(uint32_t context_tokens, uint32_t trained_tokens) {

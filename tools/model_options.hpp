@@ -80,6 +80,7 @@ struct HostRequest {
   Prompts prompts = Prompts::kKnown;
   std::shared_ptr<const ModelPlan> plan = {};  ///< the file's, if it has been made
   std::optional<bool> forgets_messages = {};   ///< HostOptions::forgets_messages
+  std::string draft_model = {};                ///< file of HostOptions::draft_model, if any
 };
 /// The file's model on the flags' device, and a host of it, with progress bars. It goes on after
 /// the loss of the device, and gives up after a few tries. Warns as warn_beyond_training.

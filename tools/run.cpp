@@ -67,6 +67,7 @@ Json to_json(const Generation& generation, const Engine& engine, uint64_t seed) 
             {"miss", miss_reason_name(report.cache.miss)}}},
           {"shifts", report.shifts},
           {"truncated_tokens", report.truncated_tokens},
+          {"spec", spec_json(report.drafts)},
           {"timings", timings_json(generation)},
           {"variants", engine.variants()},
           {"limit", vk::format_plan_options(engine.device()->plan().limits)}};
@@ -132,7 +133,8 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
                                               !options_.generation.constraint.given(),
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
-  HostRequest request{.engine = engine_options};
+  options_.generation.constraint.apply_to(engine_options);
+  HostRequest request{.engine = engine_options, .draft_model = options_.serving.draft_model};
   if (options_.repl || options_.n_predict < 0) {
     request.prompts = options_.repl ? Prompts::kSeveral : Prompts::kOne;
   } else {
@@ -206,6 +208,7 @@ Result<Generation> Runner::generate_one(const host::RequestInput& asked) {
     input.constraint = options_.generation.constraint.compiled;
     input.ignore_end = options_.generation.ignore_eos;
     input.log_probs = options_.log_probs;
+    input.speculation = options_.serving.speculation();
     input.shares_prompt_with = first;
     PUMICE_TRY(requests.emplace_back(),
                host_->submit(host::ConversationId::kNone, std::move(input)));

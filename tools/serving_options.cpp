@@ -1,5 +1,6 @@
 #include "tools/serving_options.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/memory.hpp"
@@ -9,6 +10,12 @@
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
+namespace {
+
+constexpr uint32_t kMostDrafted = 64;
+
+}  // namespace
+
 void ServingOptions::add_to(CLI::App& app) {
   app.option_defaults()->group("Scheduling and cache");
   app.add_option("--chunk", fixed_chunk,
@@ -35,6 +42,18 @@ void ServingOptions::add_to(CLI::App& app) {
   app.add_flag("--no-prefix-cache", no_prefix_cache, "Compute every prompt from its start")
       ->envname("PUMICE_NO_PREFIX_CACHE");
   add_invariant(app, invariant);
+  add_choice(
+      app, "--spec", spec, {"off", "ngram", "auto", "draft", "mtp"},
+      "Guess what comes next, so that steps bring several tokens where guesses are right; the "
+      "text is the same: ngram (what followed the last tokens where the prompt or the answer "
+      "had them before), auto (the same, as far as it is expected to be faster), draft (what "
+      "the model of -md says)")
+      ->envname("PUMICE_SPEC");
+  app.add_option("--model-draft,--md", draft_model,
+                 "With --spec draft: GGUF file of a small model with the same vocabulary")
+      ->envname("PUMICE_MODEL_DRAFT");
+  add_number(app, "--draft-max", most_drafted, 1u, kMostDrafted, "Most tokens of a guess")
+      ->envname("PUMICE_DRAFT_MAX");
   app.add_option("--stats", stats, "Print what the scheduler and the cache counted: text or json")
       ->expected(0, 1)
       ->default_str("text")
@@ -43,6 +62,18 @@ void ServingOptions::add_to(CLI::App& app) {
 }
 
 Status ServingOptions::validate() const {
+  if (spec == "mtp") {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--spec mtp: guesses by a model's own prediction blocks are not built yet; "
+                      "there are ngram, auto and draft");
+  }
+  if (spec == "draft" && draft_model.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "--spec draft: name the draft model with -md");
+  }
+  if (spec != "draft" && !draft_model.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "-md is the model of --spec draft; here --spec is {}", spec);
+  }
   const uint64_t memory_mib = physical_memory_bytes() >> 20;
   if (memory_mib == 0 || cache_ram_mib <= memory_mib) return {};
   return make_error(ErrorCode::kDoesNotFit, "--cache-ram {} MiB: this machine has {} MiB of memory",
@@ -60,6 +91,16 @@ void ServingOptions::apply_to(EngineOptions& options) const {
   options.cache_file = from_utf8(prompt_cache);
   options.prefix_cache = !no_prefix_cache;
   options.invariant = invariant;
+  if (spec != "off") options.spare_logit_rows = std::max(options.spare_logit_rows, most_drafted);
+}
+
+host::Speculation ServingOptions::speculation() const {
+  using enum host::Speculation::Guesses;
+  return {.guesses = spec == "ngram"   ? kLookup
+                     : spec == "auto"  ? kAuto
+                     : spec == "draft" ? kModel
+                                       : kNone,
+          .most_tokens = most_drafted};
 }
 
 /// What each state group has in the cache now, and what it cost and brought.
@@ -121,6 +162,10 @@ void print_stats(const std::string& stats, const Engine& engine) {
       counted(t.steps, "step"), counted(t.finished, "request"), t.cancelled, t.failed,
       counted(t.preemptions, "preemption"), counted(t.prompt_tokens, "prompt token"),
       t.cached_tokens, t.generated_tokens, t.discarded_tokens);
+  if (t.drafted_tokens > 0) {
+    print_message("{} guessed, {} of them accepted\n", counted(t.drafted_tokens, "token"),
+                  t.accepted_tokens);
+  }
   const auto row = [](const char* name, const Histogram& histogram, double scale) {
     print_message("{:<18} p50 {:>9.2f}  p90 {:>9.2f}  p99 {:>9.2f}\n", name,
                   histogram.percentile(0.5) * scale, histogram.percentile(0.9) * scale,

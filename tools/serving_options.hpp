@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/engine.hpp"
+#include "host/host.hpp"
 
 namespace pumice::tools {
 
@@ -18,12 +19,17 @@ struct ServingOptions {
   std::string prompt_cache;
   bool no_prefix_cache = false;
   bool invariant = false;
+  std::string spec = "off";
+  std::string draft_model;
+  uint32_t most_drafted = host::Speculation::kMostTokens;
   std::string stats;
 
   void add_to(CLI::App& app);
-  /// Errors (kDoesNotFit): more host memory than the machine has.
+  /// Errors: kDoesNotFit (more host memory than the machine has), kInvalidArgument (guesses that
+  /// are not built).
   Status validate() const;
   void apply_to(EngineOptions& options) const;
+  host::Speculation speculation() const;
 };
 
 /// Everything the engine counted, as `--stats json` prints it: scheduler, cache, scheduling

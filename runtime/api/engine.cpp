@@ -91,6 +91,8 @@ pumice_event event_of(const host::Event& event) {
   out.prompt_tokens = report.prompt_tokens;
   out.cached_tokens = report.cache.cached_tokens;
   out.generated_tokens = report.generated_tokens;
+  out.drafted_tokens = report.drafts.drafted;
+  out.accepted_tokens = report.drafts.accepted;
   out.forgotten_questions = event.ending->n_forgotten;
   if (event.ending->first_token) out.first_token_us = microseconds_of(*event.ending->first_token);
   out.total_us = microseconds_of(event.ending->total);
@@ -122,7 +124,9 @@ pumice_stats stats_of(const host::Stats& stats) {
           .budgeted_bytes = stats.budgeted_bytes,
           .weight_bytes_beside = memory.weight_bytes_beside,
           .n_lost_devices = stats.n_lost_devices,
-          .is_lost = stats.is_lost};
+          .is_lost = stats.is_lost,
+          .drafted_tokens = stats.drafted_tokens,
+          .accepted_tokens = stats.accepted_tokens};
 }
 
 }  // namespace

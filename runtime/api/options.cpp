@@ -196,6 +196,10 @@ Result<host::RequestInput> read_request_options(const pumice_request_options* gi
     PUMICE_TRY_STATUS(check_handle(options.constraint, "constraint"));
     input.constraint = options.constraint->constraint;
   }
+  using enum host::Speculation::Guesses;
+  PUMICE_TRY(input.speculation.guesses,
+             enumerator_of(options.speculation, "speculation", {kNone, kLookup, kAuto}));
+  if (options.max_draft_tokens != 0) input.speculation.most_tokens = options.max_draft_tokens;
   return input;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <mutex>
+#include <string>
 
 #include "base/check.hpp"
 #include "base/printable.hpp"
@@ -96,22 +97,40 @@ Status Matcher::accept(TokenId token) {
   });
 }
 
+namespace {
+
+/// The first token of a text that goes on another, if it is not the only one.
+std::optional<TokenId> first_token(const VocabularyTrie& vocabulary, std::string_view text) {
+  // A tokenizer that puts a space before a text puts it before the line end.
+  for (const std::string_view before : {"", "\n"}) {
+    const auto tokens =
+        vocabulary.tokenizer().encode(std::string(before).append(text), {.add_special = false});
+    if (!tokens.ok()) return std::nullopt;
+    std::string all;
+    for (const TokenId token : *tokens) all += vocabulary.text(token);
+    if (!all.ends_with(text) || (before.empty() && all != text)) continue;
+    size_t at = 0;
+    for (size_t i = 0; i + 1 < tokens->size(); at += vocabulary.text((*tokens)[i++]).size()) {
+      const TokenId token = (*tokens)[i];
+      if (at == all.size() - text.size() && !vocabulary.text(token).empty()) return token;
+    }
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 Result<std::optional<TokenId>> Matcher::forced() {
   using Forced = std::optional<TokenId>;
   return with_automaton([&](ConstraintAutomaton& automaton) -> Result<Forced> {
     const VocabularyTrie& vocabulary = constraint_->vocabulary();
-    const std::string text = automaton.forced_text(states_.back());
+    std::string text = automaton.forced_text(states_.back());
     if (text.size() > 1) {
       // The encoding's first token, if it is the same without the last byte: then it hangs on nothing behind either.
-      const auto first_token = [&](std::string_view of) -> Forced {
-        const auto tokens = vocabulary.tokenizer().encode(of, {.add_special = false});
-        if (!tokens.ok() || tokens->size() < 2) return std::nullopt;
-        const std::string_view first = vocabulary.text(tokens->front());
-        return !first.empty() && of.starts_with(first) ? Forced(tokens->front()) : std::nullopt;
-      };
-      const Forced token = first_token(text);
-      if (token && token == first_token(std::string_view(text).substr(0, text.size() - 1)))
-        return token;
+      const Forced token = first_token(vocabulary, text);
+      text.pop_back();
+      if (token && token == first_token(vocabulary, text)) return token;
     }
     Forced only;
     size_t n = 0;

@@ -117,6 +117,7 @@ void Engine::start_stepper() {
   stepper_ =
       std::make_unique<Stepper>(*requests_, *device_, options_, [this] { return this->now(); });
   stepper_->set_hooks(hooks_);
+  requests_->scheduler().set_draft_rows(device_->decoder().alike_rows());
   memory_.met = memory_.budget_bytes == UINT64_MAX;
   memory_looked_at_ = {};
   look_at_memory();

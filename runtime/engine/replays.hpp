@@ -21,6 +21,8 @@ class Replays {
     uint32_t ring = 0;
     uint32_t n_rows = 0;
     uint32_t n_logit_rows = 0;
+    uint32_t n_chunks = 0;
+    uint32_t chunk_rows = 0;     ///< of the longest
     uint32_t split_classes = 0;  ///< Decoder::split_classes
     bool greedy_only = false;
     bool log_probs = false;

@@ -1,11 +1,18 @@
 #include "engine/requests.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "engine/engine_limits.hpp"
 
 namespace pumice {
+namespace {
+
+/// So many tokens must be forced, beside those being sampled, that a request does not run ahead.
+constexpr size_t kLeastForced = 1;
+
+}  // namespace
 
 // ---- what a client does
 
@@ -85,7 +92,7 @@ Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
                    .deadline_s = now_s + request.timeout_s,
                    .salt = request.salt,
                    .max_tokens_per_s = request.max_tokens_per_s,
-                   .runs_ahead = !request.drafter};
+                   .runs_ahead = !request.drafter || request.adapts_drafts};
   spec.has_prompt_logits = bool{request.on_score};
   if (!request.on_score && !request.on_logits) spec.choice_of = request.choice_of;
   // Every position of it has to be computed: it shares nothing.
@@ -140,26 +147,77 @@ RequestReport Requests::report_of(RequestId id, EndReason ended_by) const {
           .preemptions = request.preemptions,
           .shifts = active.shifts,
           .truncated_tokens = active.truncated_tokens,
-          .drafted_tokens = active.drafted_tokens,
-          .accepted_tokens = active.accepted_tokens};
+          .drafts = active.drafts};
 }
 
 // ---- what a step does
 
-/// Of each that has tokens it was not asked about, where a guess could be of use.
+void DraftCounts::add(uint32_t n_drafted, uint32_t n_accepted) {
+  drafted += n_drafted;
+  accepted += n_accepted;
+  for (uint32_t i = 0; i < n_drafted; ++i) {
+    const uint32_t place = std::min(i, kPlaces - 1);
+    ++drafted_at[place];
+    accepted_at[place] += i < n_accepted ? 1 : 0;
+  }
+}
+
+/// Of each that has tokens it was not asked about, where a guess could be of use. What a constraint
+/// forces is a guess too, and comes first.
 void Requests::ask_for_drafts() {
   for (auto& [id, active] : requests_) {
-    if (!active.request.drafter) continue;
+    const GenerationRequest& request = active.request;
+    if (!request.drafter && !active.matcher) continue;
     const std::span<const TokenId> tokens = scheduler_.tokens(id);
-    const uint32_t most = scheduler_.most_draft(id);
+    // One that adapts compares guesses with the text while it runs ahead too; and what is forced
+    // must be known before it would.
+    const bool runs_ahead = request.adapts_drafts || !request.drafter;
+    const uint32_t most =
+        std::min(request.most_draft_tokens, runs_ahead && scheduler_.request(id).running()
+                                                ? scheduler_.most_draft_of_any()
+                                                : scheduler_.most_draft(id));
     if (most == 0 || active.drafted_for == tokens.size()) continue;
     active.drafted_for = tokens.size();
-    active.draft = active.request.drafter(tokens, most);
+    Guess guess(forced_tokens(active, most));
+    const size_t least = kLeastForced + scheduler_.request(id).pending_samples;
+    const bool is_forced = guess.tokens.size() >= least;
+    if (!is_forced) guess = request.drafter ? request.drafter(tokens, most) : Guess();
+    if (!request.drafter || (runs_ahead && is_forced)) scheduler_.set_runs_ahead(id, !is_forced);
     const auto is_none = [&](TokenId token) { return token >= limits_.n_vocab; };
-    active.draft.erase(std::ranges::find_if(active.draft, is_none), active.draft.end());
-    active.draft.resize(n_allowed(active, active.draft));
-    scheduler_.draft(id, static_cast<uint32_t>(std::min<size_t>(active.draft.size(), most)));
+    guess.tokens.erase(std::ranges::find_if(guess.tokens, is_none), guess.tokens.end());
+    guess.tokens.resize(std::min<size_t>(guess.tokens.size(), most));
+    guess.tokens.resize(n_allowed(active, guess.tokens));
+    if (request.adapts_drafts && !is_forced) {
+      guess.tokens.resize(worthwhile_draft(id, active, guess));
+    }
+    active.draft = std::move(guess.tokens);
+    scheduler_.draft(id, static_cast<uint32_t>(active.draft.size()));
   }
+}
+
+/// How much of a guess is verified. Without any the next step need not wait for the token of this
+/// one.
+uint32_t Requests::worthwhile_draft(RequestId id, Active& active, const Guess& guess) {
+  const std::span<const TokenId> tokens = scheduler_.tokens(id);
+  const auto came = tokens.subspan(std::min(active.held_for, tokens.size()));
+  const auto differs = std::ranges::mismatch(active.held.tokens, came);
+  if (differs.in2 != came.end() || differs.in1 == active.held.tokens.end()) {
+    active.policy.learn(active.held.kind, active.held.tokens, came);
+    active.held = guess;
+    active.held_for = tokens.size();
+  }
+  const auto n_requests = static_cast<uint32_t>(scheduler_.n_running());
+  const auto seconds = [&](uint32_t n_guessed) {
+    StepShape shape;
+    for (uint32_t i = 0; i < n_requests + n_guessed; ++i) {
+      shape.add_decode(static_cast<uint32_t>(tokens.size()));
+    }
+    return scheduler_.cost().predict(shape);
+  };
+  const uint32_t n = active.policy.choose(guess.kind, static_cast<uint32_t>(guess.tokens.size()),
+                                          n_requests, most_draft_measured_, seconds);
+  scheduler_.set_runs_ahead(id, n == 0);
+  return n;
 }
 
 StepInput Requests::plan(double now_s, const KnowsSlot& knows_slot) {
@@ -217,6 +275,11 @@ ChunkInput Requests::input_of(const StepChunk& chunk, bool is_new) const {
     input.scored.assign(tokens.begin() + chunk.first_position + 1,
                         tokens.begin() + static_cast<ptrdiff_t>(scored_end));
   }
+  const bool may_have_drafts =
+      request.drafter || (active.matcher && scheduler_.most_draft_of_any() > 0);
+  input.rows_alike =
+      may_have_drafts && (chunk.n_draft() > 0 ||
+                          chunk.first_position >= uint64_t{active.n_prompt} + active.n_restored);
   if (request.on_logits) {
     input.first_logits = request.first_logits;
     input.end_logits =
@@ -293,6 +356,11 @@ void Requests::commit(const StepInput& step, std::span<SampledRow> sampled, doub
     for (const ReadToken& one : read[i]) tokens.push_back(*one.event.token);
     taken[i] = std::span(tokens).last(read[i].size());
   }
+  if (std::isfinite(seconds)) {
+    uint32_t n_draft = 0;
+    for (const StepChunk& chunk : chunks) n_draft += chunk.n_draft();
+    most_draft_measured_ = std::max(most_draft_measured_, n_draft);
+  }
   const std::vector<ChunkOutcome> outcomes = scheduler_.commit(step.plan.id, taken, now_s, seconds);
   for (size_t i = 0; i < chunks.size(); ++i) {
     if (!outcomes[i].counts) continue;
@@ -303,8 +371,9 @@ void Requests::commit(const StepInput& step, std::span<SampledRow> sampled, doub
       continue;
     }
     Active& active = requests_.at(chunks[i].request);
-    active.drafted_tokens += chunks[i].n_draft();
-    active.accepted_tokens += static_cast<uint32_t>(read[i].size()) - 1;
+    const auto n_right = static_cast<uint32_t>(read[i].size()) - 1;
+    active.drafts.add(chunks[i].n_draft(), n_right);
+    if (chunks[i].n_draft() > 0) active.policy.verified(n_right);
     for (ReadToken& one : read[i]) {
       tell(std::move(one.event), one.ended_by, now_s, &one == &read[i].back());
     }

@@ -6,6 +6,7 @@
 // tokens; what it does to text, stop conditions and events is done here.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -18,6 +19,8 @@
 
 #include "base/result.hpp"
 #include "constraints/matcher.hpp"
+#include "engine/draft_policy.hpp"
+#include "engine/drafter.hpp"
 #include "engine/engine_options.hpp"
 #include "engine/step_input.hpp"
 #include "sampling/options.hpp"
@@ -28,9 +31,17 @@
 
 namespace pumice {
 
-/// Guesses what follows `tokens`, a request's prompt and what it has generated: `most` tokens are of
-/// use. Nothing is a guess too.
-using Drafter = std::function<std::vector<TokenId>(std::span<const TokenId> tokens, uint32_t most)>;
+/// Of what was guessed and verified, by its place in the guess.
+struct DraftCounts {
+  static constexpr uint32_t kPlaces = 16;  ///< later ones count as the last of these
+
+  uint32_t drafted = 0;   ///< tokens that were verified
+  uint32_t accepted = 0;  ///< of those, what the request said too
+  std::array<uint32_t, kPlaces> drafted_at = {};
+  std::array<uint32_t, kPlaces> accepted_at = {};
+
+  void add(uint32_t n_drafted, uint32_t n_accepted);
+};
 
 /// What to generate.
 struct GenerationRequest {
@@ -49,6 +60,8 @@ struct GenerationRequest {
   /// nothing else may follow. Requests may share one; it is of the model's vocabulary. Where it costs
   /// too much, or no token can go on, the request fails (RequestReport::failure). Not of an engine
   /// with EngineOptions::greedy_only.
+  /// Where it forces tokens, one behind the other, they are verified as a guess, as far as
+  /// EngineOptions::spare_logit_rows has room: fewer steps, the same tokens.
   std::shared_ptr<const Constraint> constraint = {};
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
@@ -73,6 +86,10 @@ struct GenerationRequest {
   /// are those it says without. It does not run ahead, and no guess takes room from anyone: how
   /// many rows of guesses a step has at most is EngineOptions::spare_logit_rows.
   Drafter drafter = {};
+  uint32_t most_draft_tokens = UINT32_MAX;  ///< that are asked for
+  /// As many are verified as are worth it (DraftPolicy), which may be none: then it runs ahead. The
+  /// drafter is asked for each token, and its guesses are compared with the text either way.
+  bool adapts_drafts = false;
   /// Another choice of the prompt of that request, which was submitted before and has sampled
   /// nothing yet: the prompt is computed once, and the first tokens of both, of as many choices as
   /// the engine runs at once, are sampled from one row of logits. Otherwise, also with other tokens
@@ -105,9 +122,8 @@ struct RequestReport {
   uint32_t preemptions = 0;
   uint32_t shifts = 0;            ///< times the window was full and made room
   uint32_t truncated_tokens = 0;  ///< of the prompt's start, dropped on submission
-  uint32_t drafted_tokens = 0;    ///< that were verified
-  uint32_t accepted_tokens = 0;   ///< of those, what the request said too
-  std::string held_text = {};     ///< of a cancelled request: text that no event brought
+  DraftCounts drafts;
+  std::string held_text = {};  ///< of a cancelled request: text that no event brought
 };
 
 /// What a step brought for one request.
@@ -226,9 +242,12 @@ class Requests {
     uint32_t truncated_tokens = 0;
     std::vector<TokenId> draft;  // of what follows the first `drafted_for` of its tokens
     size_t drafted_for = 0;
+    // Of one that adapts: how good guesses are, and one whose tokens have not all come yet.
+    DraftPolicy policy;
+    Guess held;
+    size_t held_for = 0;
     uint32_t n_scored = 0;  // positions whose scores were delivered or that have none
-    uint32_t drafted_tokens = 0;
-    uint32_t accepted_tokens = 0;
+    DraftCounts drafts;
   };
   /// A token of a chunk that ran, read and not yet told.
   struct ReadToken {
@@ -237,6 +256,7 @@ class Requests {
   };
 
   void ask_for_drafts();
+  uint32_t worthwhile_draft(RequestId id, Active& active, const Guess& guess);
   ChunkInput input_of(const StepChunk& chunk, bool is_new) const;
   void add_memory(const StepChunk& chunk, bool is_new, ChunkInput& input) const;
   static std::string text_of(Active& active, TokenId token);
@@ -249,6 +269,7 @@ class Requests {
   static Status mask_of(Active& active, TokenMask& mask);
   static Status mask_rows(Active& active, size_t chunk, std::span<const TokenId> draft,
                           const TakeMask& take);
+  static std::vector<TokenId> forced_tokens(Active& active, uint32_t most);
   static size_t n_allowed(Active& active, std::span<const TokenId> draft);
   std::vector<ReadToken> read_chunk(const StepChunk& chunk, std::span<SampledRow> rows);
   void tell(StepEvent event, EndReason ended_by, double now_s, bool is_last = true);
@@ -260,6 +281,7 @@ class Requests {
   std::map<RequestId, Active> requests_;
   std::vector<StepEvent> events_;  // not taken yet
   uint64_t n_private_salts_ = 0;
+  uint32_t most_draft_measured_ = 0;  // rows of drafts in a step, of those whose time is known
 };
 
 }  // namespace pumice

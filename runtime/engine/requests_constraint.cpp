@@ -38,6 +38,19 @@ EndReason Requests::constrain(Active& active, TokenId token) {
   return *complete ? EndReason::kComplete : EndReason::kNone;
 }
 
+/// What must come next, as far as that is sure: likely in the tokens that the tokenizer would take.
+std::vector<TokenId> Requests::forced_tokens(Active& active, uint32_t most) {
+  std::vector<TokenId> forced;
+  if (!active.matcher) return forced;
+  while (forced.size() < most) {
+    const Result<std::optional<TokenId>> next = active.matcher->forced();
+    if (!next.ok() || !*next || !active.matcher->accept(**next).ok()) break;
+    forced.push_back(**next);
+  }
+  active.matcher->rollback(forced.size());
+  return forced;
+}
+
 /// Of those that follow a draft's first tokens, how many may, one behind the other.
 size_t Requests::n_allowed(Active& active, std::span<const TokenId> draft) {
   if (!active.matcher) return draft.size();

@@ -73,6 +73,9 @@ struct ChunkInput {
   uint64_t output_index = 0;
   /// Of its first rows: the tokens that do follow, in a prompt that is scored.
   std::vector<TokenId> scored = {};
+  /// Its rows are of a draft, or of tokens that are read again after one: they are to be the same
+  /// bits as one by one (Decoder::alike_rows).
+  bool rows_alike = false;
   /// Positions whose logits the host wants: [first_logits, end_logits), of those in the chunk.
   uint32_t first_logits = 0;
   uint32_t end_logits = 0;

@@ -221,14 +221,14 @@ Status Stepper::start(PendingStep& step) {
   return status;
 }
 
-/// Steps of single rows are recorded once. A replay's declared costs are those of the step that
-/// was recorded.
+/// Steps whose rows are all attended one by one are recorded once. A replay's declared costs are those
+/// of the step that was recorded.
 bool Stepper::replayable(const PendingStep& step, const DeviceState::StepWork& work) const {
-  const auto is_single_row = [](const StepChunk& chunk) {
-    return chunk.n_tokens == 1 && !chunk.shares_row;
-  };
-  return work.samples && !work.reads_logits && !options_.profile && !hooks_.observer &&
-         std::ranges::all_of(step.input.plan.chunks, is_single_row);
+  if (!work.samples || work.reads_logits || options_.profile || hooks_.observer) return false;
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    if (step.input.plan.chunks[i].shares_row || !are_apart(step, i)) return false;
+  }
+  return true;
 }
 
 double Stepper::in_segments(const DeviceState::Recording& work) const {
@@ -273,6 +273,8 @@ Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
   const Replays::Key key{.ring = step.ring,
                          .n_rows = args.n_rows,
                          .n_logit_rows = args.n_logit_rows,
+                         .n_chunks = args.n_chunks,
+                         .chunk_rows = args.chunk_rows,
                          .split_classes = Decoder::split_classes(args),
                          .greedy_only = work.greedy_only,
                          .log_probs = work.log_probs};

@@ -189,6 +189,7 @@ class Stepper {
   std::optional<DeviceState::Recording> replay_of(const Replays::Key& key);
   Result<DeviceState::Recording> record(PendingStep& step, const DeviceState::StepWork& work);
   double in_segments(const DeviceState::Recording& work) const;
+  bool are_apart(const PendingStep& step, size_t chunk) const;
   bool replayable(const PendingStep& step, const DeviceState::StepWork& work) const;
   Status make_masks();
   Status land(double seconds);

@@ -30,6 +30,14 @@ void Stepper::set_up_slots(const PendingStep& step) {
   }
 }
 
+/// Whether attention takes the rows of a chunk one by one: those of drafts, and those that are read
+/// again after one, whose bits are to be those of single rows.
+bool Stepper::are_apart(const PendingStep& step, size_t chunk) const {
+  const uint32_t n_rows = step.input.plan.chunks[chunk].n_tokens;
+  return n_rows == 1 || (step.input.chunks[chunk].rows_alike && !options_.invariant &&
+                         n_rows <= device_.decoder().alike_rows());
+}
+
 /// The step's arguments.
 DeviceState::StepWork Stepper::write(PendingStep& step) {
   StepArgs& args = device_.args(step.ring);
@@ -43,7 +51,10 @@ DeviceState::StepWork Stepper::write(PendingStep& step) {
       step.sampled_rows.push_back(0);  // not known yet
       continue;
     }
-    chunks.push_back({chunk.slot, args.n_rows, chunk.n_tokens, chunk.first_position});
+    const uint32_t rows_at_once = are_apart(step, i) ? 1 : chunk.n_tokens;
+    for (uint32_t row = 0; row < chunk.n_tokens; row += rows_at_once) {
+      chunks.push_back({chunk.slot, args.n_rows + row, rows_at_once, chunk.first_position + row});
+    }
     write_states(step.ring, chunk, step.input.chunks[i]);
     write_chunk(step, i, work);
   }

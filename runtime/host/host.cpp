@@ -58,6 +58,7 @@ Host::Host(std::shared_ptr<ModelOwner> model, std::unique_ptr<Engine> engine,
       overflow_(engine->options().overflow),
       forgets_messages_(options.forgets_messages.value_or(overflow_ != OverflowPolicy::kStop)),
       keep_tokens_(engine->options().keep_tokens),
+      draft_model_(options.draft_model),
       engine_(std::move(engine)) {
   see_device();
   update_stats();

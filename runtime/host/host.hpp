@@ -23,6 +23,7 @@
 #include "base/result.hpp"
 #include "engine/engine.hpp"
 #include "engine/requests.hpp"
+#include "host/draft_model.hpp"
 #include "host/events.hpp"
 #include "host/model_owner.hpp"
 #include "host/reply.hpp"
@@ -47,6 +48,7 @@ struct HostOptions {
   /// Messages that the context does not hold are left out, the oldest first, instead of an error;
   /// none: unless requests stop where the context is full (OverflowPolicy::kStop).
   std::optional<bool> forgets_messages = {};
+  std::shared_ptr<DraftModel> draft_model = {};
 };
 
 /// What requests of a conversation have in common.
@@ -64,6 +66,21 @@ struct AnswerInput {
   std::shared_ptr<const Tools> tools = {};  ///< null: none are offered
   /// The template's own ("enable_thinking"): an object.
   nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+};
+
+/// Whether what comes next is guessed, so that steps bring several tokens where guesses are right: the
+/// text is the same.
+struct Speculation {
+  static constexpr uint32_t kMostTokens = 7;
+
+  enum class Guesses {
+    kNone,
+    kLookup,  ///< what followed the last tokens where the text had them before (PromptLookup)
+    kAuto,    ///< the same, of which as many are verified as are worth it
+    kModel,   ///< what HostOptions::draft_model says
+  };
+  Guesses guesses = Guesses::kNone;
+  uint32_t most_tokens = kMostTokens;  ///< a guess
 };
 
 /// A request. Its prompt is one of text, tokens and messages. Without any it is what its
@@ -91,6 +108,7 @@ struct RequestInput {
   bool ignore_end = false;
   std::optional<uint32_t> log_probs = {};  ///< GenerationRequest::log_probs
   bool scores = false;                     ///< GenerationRequest::on_score, as events
+  Speculation speculation = {};
   /// Another choice of the prompt of that request (GenerationRequest::choice_of).
   RequestId shares_prompt_with = RequestId::kNone;
 };
@@ -113,6 +131,7 @@ struct Stats {
   uint64_t steps = 0, failed_steps = 0;
   uint64_t prompt_tokens = 0, cached_tokens = 0, generated_tokens = 0;
   uint64_t preemptions = 0;
+  uint64_t drafted_tokens = 0, accepted_tokens = 0;
   uint32_t open_requests = 0, open_conversations = 0;
   uint64_t kernels = 0, kernels_compiled_after_prewarm = 0, allocations_after_prewarm = 0;
   uint32_t n_lost_devices = 0;
@@ -253,6 +272,7 @@ class Host {
 
   // host_prompt.cpp: from a caller's words to a request
   Result<Prepared> prepare(RequestInput input, const OpenConversation& conversation) const;
+  Result<Drafter> drafter_of(const Speculation& speculation) const;
   Status add_text(const RequestInput& input, const OpenConversation& conversation,
                   Prepared& prepared) const;
   Status add_messages(const RequestInput& input, const OpenConversation& conversation,
@@ -299,6 +319,7 @@ class Host {
   const OverflowPolicy overflow_;
   const bool forgets_messages_;
   const uint32_t keep_tokens_;
+  const std::shared_ptr<DraftModel> draft_model_;
 
   std::mutex poll_mutex_;  // of the polling thread; taken before mutex_
   std::unique_ptr<Engine> engine_;

@@ -319,6 +319,8 @@ void Host::update_stats() {
   stats_.cached_tokens = telemetry.cached_tokens;
   stats_.generated_tokens = telemetry.generated_tokens;
   stats_.preemptions = telemetry.preemptions;
+  stats_.drafted_tokens = telemetry.drafted_tokens;
+  stats_.accepted_tokens = telemetry.accepted_tokens;
   stats_.kernels_compiled_after_prewarm = engine_->pipelines_compiled_after_prewarm();
   stats_.allocations_after_prewarm = engine_->allocations_after_prewarm();
   stats_.memory = engine_->memory();

@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.hpp"
 #include "base/printable.hpp"
+#include "engine/prompt_lookup.hpp"
 #include "host/host.hpp"
 
 namespace pumice::host {
@@ -74,6 +76,9 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   request.max_tokens_per_s = defaults.max_tokens_per_s;
   request.delivery = defaults.delivery;
   request.log_probs = input.log_probs;
+  request.most_draft_tokens = input.speculation.most_tokens;
+  request.adapts_drafts = input.speculation.guesses == Speculation::Guesses::kAuto;
+  PUMICE_TRY(request.drafter, drafter_of(input.speculation));
   const bool answers =
       input.text.empty() && input.tokens.empty() && conversation.said.awaits_answer();
   const bool has_messages = !input.messages.empty() || answers;
@@ -91,6 +96,24 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   PUMICE_TRY_STATUS(engine_->check(request));
   prepared.record.tokens = request.prompt;
   return prepared;
+}
+
+Result<Drafter> Host::drafter_of(const Speculation& speculation) const {
+  switch (speculation.guesses) {
+    case Speculation::Guesses::kNone:
+      return Drafter();
+    case Speculation::Guesses::kLookup:
+    case Speculation::Guesses::kAuto:
+      return prompt_lookup_drafter();
+    case Speculation::Guesses::kModel:
+      if (draft_model_ == nullptr) {
+        return make_error(ErrorCode::kInvalidArgument, "there is no draft model");
+      }
+      return Drafter([model = draft_model_](std::span<const TokenId> tokens, uint32_t most) {
+        return model->guess(tokens, most);
+      });
+  }
+  PUMICE_CHECK(false, "no such guesses");
 }
 
 Status Host::add_text(const RequestInput& input, const OpenConversation& conversation,

@@ -44,6 +44,17 @@ Status plan_expert_gemm(const Binder& binder, ops::Math math, SharedByCalls& sha
   return {};
 }
 
+/// Rows of few are computed alike: see Decoder::alike_rows.
+uint32_t alike_rows(const Binder& binder, const SharedByCalls& shared) {
+  uint32_t rows = std::min(binder.alike_rows, shared.linear.alike_rows());
+  for (const auto& [n_used, n_experts] : binder.expert_numbers) {
+    for (uint32_t n = 1; shared.expert_gemm && n < rows; ++n) {
+      if (shared.expert_gemm->suits(n + 1, n_used, n_experts)) rows = n;
+    }
+  }
+  return rows;
+}
+
 /// What calls have in common, after all have said what they want of it.
 Status plan_shared(const Binder& binder, ops::Math math, const DecoderLimits& limits,
                    SharedByCalls& shared) {
@@ -53,6 +64,7 @@ Status plan_shared(const Binder& binder, ops::Math math, const DecoderLimits& li
   PUMICE_TRY(shared.linear, ops::Linear::plan(binder.pipelines, types, of_products));
   if (shared.invariant) shared.linear.use_gemm_only();
   PUMICE_TRY_STATUS(plan_expert_gemm(binder, of_products, shared));
+  shared.alike_rows = alike_rows(binder, shared);
   for (uint32_t i = 0; i < shared.lowered.attention_classes.size(); ++i) {
     const AttentionClass& one = shared.lowered.attention_classes[i];
     if (one.expands) continue;
@@ -114,6 +126,8 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
   PUMICE_TRY_STATUS(decoder.fill(program, limits));
   return decoder;
 }
+
+uint32_t Decoder::alike_rows() const { return shared_->alike_rows; }
 
 void Decoder::use_weights(const ModelWeights& weights) {
   for (const auto& call : calls_) call->use_weights(shared_->lowered, weights);

@@ -62,6 +62,10 @@ class Decoder {
   /// so can be recorded once for any context.
   bool rows_fit(const StepArgs& step, const vk::SegmentLimit& limit) const;
 
+  /// Up to how many rows of a step a row's results are those that it has in a step of its own, to the
+  /// last bit, if attention takes it as a chunk of one row in both; UINT32_MAX when invariant.
+  uint32_t alike_rows() const;
+
   /// Record a step: KV of its rows is written, and logits() holds n_logit_rows rows. Every command
   /// has its part of the model and its layer as scope, whose names live as long as the decoder.
   void record(vk::Recorder& recorder, const StepArgs& step, const SequenceMemory& memory) const;

@@ -6,7 +6,8 @@
 
 // The portable kernel: it needs nothing of subgroups. A lane owns lane_cols columns of y for all
 // rows, so each weight is read and dequantised once; x is read by every lane from the same address.
-// K is cut into workgroup_size / 32 slices of whole blocks; their sums are added in order at the end.
+// K is cut into workgroup_size / 32 slices of whole blocks; their sums are added in order at the end. A row's
+// bits depend on the number of slices and slice_blocks, not on tile_rows.
 // Lanes past the last column compute the last one again and store nothing.
 
 const uint kBlock = 32;
@@ -53,10 +54,13 @@ void main() {
   [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
     [[unroll]] for (uint r = 0; r < tile_rows; ++r) acc[c][r] = 0.0;
   }
-  // Steps of `unroll` blocks, none across two tiles; a slice takes consecutive steps.
+  // Steps of `unroll` blocks, none across two tiles; a slice takes consecutive steps, of as many whole
+  // slice_blocks as the others.
   const uint n_blocks = (pc.k + kBlock - 1) / kBlock;
   const uint n_steps = (n_blocks + unroll - 1) / unroll;
-  const uint slice_steps = (n_steps + kSlices - 1) / kSlices;
+  const uint kUnitSteps = slice_blocks / unroll;
+  const uint n_units = (n_steps + kUnitSteps - 1) / kUnitSteps;
+  const uint slice_steps = (n_units + kSlices - 1) / kSlices * kUnitSteps;
   const uint end = min((slice + 1) * slice_steps, n_steps);
   // A tile's header is decoded once for several steps where tiles are large (see gemm.comp).
   const uint kTileSteps = kTileBlocks / unroll;

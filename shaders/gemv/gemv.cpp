@@ -24,11 +24,16 @@ struct Tuned {
   uint32_t tile_cols = 0;      // columns of y of a workgroup
   uint32_t subgroup_size = 0;  // to require
   bool full_subgroups = false;
+  uint32_t n_slices = 1;  // of K; their lengths are the same in all tiles of as many
 };
 
 /// Of the tables that have a row for a number of rows of x.
 vk::TuningFacts shape_facts(const WeightType& type, uint32_t tile_rows) {
   return vk::TuningFacts().set("type", tuning_word(type)).set("tile_rows", tile_rows);
+}
+
+uint32_t tuned_unroll(const vk::TuningRow& row, const WeightType& type) {
+  return std::min(type.layout.tile_cols / kWeightBlockCols, row.number("unroll"));
 }
 
 /// The largest workgroup of kernels whose lanes share K in slices.
@@ -57,15 +62,23 @@ Tuned tuned_broadcast(const TuningTarget& target, const WeightType& type, uint32
 }
 
 Tuned tuned_portable(const TuningTarget& target, const WeightType& type, uint32_t tile_rows) {
-  const vk::TuningRow& row =
-      take_row(target, "gemv_uniform", shape_facts(type, tile_rows), [&](const vk::TuningRow& one) {
-        return slices_obstacle(one.number("workgroup_size"), tile_rows, target.plan);
-      });
-  const uint32_t tile_blocks = type.layout.tile_cols / kWeightBlockCols;
-  const GemvSpec spec{.workgroup_size = row.number("workgroup_size"),
-                      .tile_rows = tile_rows,
-                      .unroll = std::min(tile_blocks, row.number("unroll"))};
-  return {.constants = vk::constants_of(spec), .tile_cols = kSliceLanes * spec.lane_cols};
+  const auto row_of = [&](uint32_t n_rows) -> const vk::TuningRow& {
+    return take_row(target, "gemv_uniform", shape_facts(type, n_rows),
+                    [&](const vk::TuningRow& one) {
+                      return slices_obstacle(one.number("workgroup_size"), n_rows, target.plan);
+                    });
+  };
+  const vk::TuningRow& row = row_of(tile_rows);
+  GemvSpec spec{.workgroup_size = row.number("workgroup_size"),
+                .tile_rows = tile_rows,
+                .unroll = tuned_unroll(row, type)};
+  // Of all tiles alike; numbers of blocks in flight are powers of two.
+  for (const uint32_t n_rows : kTileRows) {
+    spec.slice_blocks = std::max(spec.slice_blocks, tuned_unroll(row_of(n_rows), type));
+  }
+  return {.constants = vk::constants_of(spec),
+          .tile_cols = kSliceLanes * spec.lane_cols,
+          .n_slices = spec.workgroup_size / kSliceLanes};
 }
 
 /// The narrowest of the device: where a thread's registers are shared by its lanes (Intel), that
@@ -96,7 +109,8 @@ Tuned tuned_subgroup(const TuningTarget& target, const WeightType& type, uint32_
   return {.constants = vk::constants_of(spec),
           .tile_cols = kSliceLanes,
           .subgroup_size = spec.subgroup_size,
-          .full_subgroups = true};
+          .full_subgroups = true,
+          .n_slices = spec.workgroup_size / kSliceLanes};
 }
 
 Tuned tuned(const TuningTarget& target, const WeightType& type, GemvKernel kernel,
@@ -244,6 +258,7 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
                                                     .full_subgroups = spec.full_subgroups}));
     variant.tile_rows = kTileRows[i];
     variant.tile_cols = spec.tile_cols;
+    variant.n_slices = spec.n_slices;
   }
   if (kernel == GemvKernel::kSubgroup && !pipelines.is_rejected(kReduceModule)) {
     PUMICE_TRY(op.reduce_, declare_kernel<GemvReducePush>(pipelines, kReduceModule, kReduceSpec));
@@ -269,6 +284,12 @@ uint32_t Gemv::splits_of(const WeightMatrix& matrix) const {
   if (reduce_ == nullptr) return 1;
   if (forced_splits_ != 0) return forced_splits_;
   return splits_.of(*matrix.type, matrix.n_rows, matrix.n_cols);
+}
+
+uint32_t Gemv::alike_rows() const {
+  const auto other = std::ranges::find_if(
+      variants_, [&](const Variant& v) { return v.n_slices != variants_[0].n_slices; });
+  return std::prev(other)->tile_rows;
 }
 
 uint64_t Gemv::scratch_bytes(const WeightMatrix& matrix, uint64_t rows) const {

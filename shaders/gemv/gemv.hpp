@@ -61,6 +61,10 @@ class Gemv {
   /// what adds the sums.
   uint32_t splits_of(const WeightMatrix& matrix) const;
 
+  /// Up to how many rows a row's bits are those that it has alone: kMaxRows, unless tiles of so many
+  /// rows cut K into fewer slices (gemv.tune).
+  uint32_t alike_rows() const;
+
   /// What args.scratch must hold for a matrix and so many rows. 0: none.
   uint64_t scratch_bytes(const WeightMatrix& matrix, uint64_t rows) const;
   /// The same whatever the matrix and the device.
@@ -82,6 +86,7 @@ class Gemv {
     const vk::Pipeline* pipeline = nullptr;
     uint32_t tile_rows = 0;
     uint32_t tile_cols = 0;
+    uint32_t n_slices = 0;
   };
   std::array<Variant, 4> variants_;  // by tile_rows
   GemvKernel kernel_ = GemvKernel::kPortable;

@@ -65,32 +65,43 @@ const uint kPart = kBlock;
 
 #endif
 
-// Sums of few rows alternate, since an addition waits for the one before.
-const uint kChains = tile_rows == 1 ? 4 : tile_rows == 2 ? 2 : 1;
+// A part's sum is that of four chains, of every fourth column each, whatever the number of rows: so a
+// row's bits do not depend on it. Of few rows several chains grow at a time, since an addition waits for
+// the one before; of many, whose sums are enough for that, one after the other, for want of registers.
+const uint kChains = 4;
+const uint kLive = tile_rows == 1 ? 4 : tile_rows == 2 ? 2 : 1;
 
 /// Add the products of columns [first, first + kPart) of the block.
 void multiply_part(Codes w[lane_cols], vec4 x[kLoads], uint first) {
-  float sums[lane_cols][tile_rows][kChains];
-  [[unroll]] for (uint i = 0; i < kPart; ++i) {
-    const uint k = first + i;
-    float code[lane_cols];
-    [[unroll]] for (uint c = 0; c < lane_cols; ++c) code[c] = code_of(w[c], k);
-    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
-      const float value = x_value(x, r, k);
-      [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
-        const float sum = i < kChains ? 0.0 : sums[c][r][i % kChains];
-        sums[c][r][i % kChains] = fma(code[c], value, sum);
+  float sums[lane_cols][tile_rows];
+  [[unroll]] for (uint chain = 0; chain < kChains; chain += kLive) {
+    float live[lane_cols][tile_rows][kLive];
+    [[unroll]] for (uint i = 0; i < kPart / kChains * kLive; ++i) {
+      const uint k = first + chain + i / kLive * kChains + i % kLive;
+      float code[lane_cols];
+      [[unroll]] for (uint c = 0; c < lane_cols; ++c) code[c] = code_of(w[c], k);
+      [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+        const float value = x_value(x, r, k);
+        [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+          const float sum = i < kLive ? 0.0 : live[c][r][i % kLive];
+          live[c][r][i % kLive] = fma(code[c], value, sum);
+        }
+      }
+    }
+    [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+      [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+        [[unroll]] for (uint i = 0; i < kLive; ++i) {
+          sums[c][r] = chain + i == 0 ? live[c][r][i] : sums[c][r] + live[c][r][i];
+        }
       }
     }
   }
   [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
     [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
-      float sum = sums[c][r][0];
-      [[unroll]] for (uint i = 1; i < kChains; ++i) sum += sums[c][r][i];
 #ifndef WEIGHT_FLOATS
-      acc[c][r] = fma(w[c].scale[first * 2 / kBlock] * (1 / kCodeScale), sum, acc[c][r]);
+      acc[c][r] = fma(w[c].scale[first * 2 / kBlock] * (1 / kCodeScale), sums[c][r], acc[c][r]);
 #else
-      acc[c][r] += sum;
+      acc[c][r] += sums[c][r];
 #endif
     }
   }

@@ -41,10 +41,11 @@ XBlock x_block(uint row, uint block) {
   return XBlock(address_add(pc.x, (row_of_x(row) * pc.x_stride + block * kBlock) * 4));
 }
 
-// Sums of few rows alternate, since an addition waits for the one before.
-const uint kChains = tile_rows <= 2 ? 2 : 1;
+// Sums alternate, since an addition waits for the one before: of many rows too, whose bits are those of
+// a row alone.
+const uint kChains = 2;
 
-float sum_of(float chains[kChains]) { return kChains == 1 ? chains[0] : chains[0] + chains[kChains - 1]; }
+float sum_of(float chains[kChains]) { return chains[0] + chains[1]; }
 
 #ifndef WEIGHT_FLOATS
 

@@ -49,6 +49,13 @@ uint32_t Linear::tuned_gemv_rows(const TuningTarget& target) {
   return take_row(target, "linear").number("gemv_rows");
 }
 
+uint32_t Linear::alike_rows() const {
+  if (gemv_rows_ == 0) return UINT32_MAX;
+  uint32_t rows = gemv_rows_;
+  for (const auto& [type, kernels] : kernels_) rows = std::min(rows, kernels.gemv.alike_rows());
+  return rows;
+}
+
 const Linear::Kernels& Linear::kernels_of(const WeightType& type) const {
   const auto kernels = kernels_.find(&type);
   PUMICE_CHECK(kernels != kernels_.end(), "linear was not planned for this weight type");

@@ -40,6 +40,9 @@ class Linear {
   /// Whether products of so many rows are gemm's.
   bool uses_gemm(uint32_t rows) const { return rows > gemv_rows_; }
 
+  /// Up to how many rows a row's bits are those that it has alone, whatever the planned type.
+  uint32_t alike_rows() const;
+
   /// One dispatch for each part of the matrix, after one that makes x what gemm reads (XForm) and
   /// before one that adds sums where gemv splits K. Its type must be among the planned ones. Parts
   /// whose products would exceed the recorder's segment limit are cut further, by outputs, whatever

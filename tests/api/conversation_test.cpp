@@ -302,6 +302,49 @@ TEST_F(Conversations, APromptIsScoredAsTheTokensThatItSays) {
   EXPECT_EQ(pumice_submit(engine_, 0, &scored, &request), PUMICE_INVALID_ARGUMENT);
 }
 
+TEST_F(Conversations, AreTheSameWithGuesses) {
+  // Of two words only, so that it repeats itself.
+  constexpr char kStart[] = "Lily had a big red ball";
+  std::vector<pumice_logit_bias> two_words;
+  for (const uint32_t token : {300u, 400u}) two_words.push_back({token, 100});
+  pumice_sampling sampling{sizeof sampling};
+  sampling.logit_biases = two_words.data();
+  sampling.n_logit_biases = two_words.size();
+  const auto last_of = [&](pumice_speculation speculation, std::vector<uint32_t>& tokens) {
+    pumice_request_options options = test::request_of(kStart, 30);
+    options.sampling = &sampling;
+    options.speculation = speculation;
+    pumice_request request = 0;
+    EXPECT_OK(pumice_submit(engine_, 0, &options, &request));
+    pumice_event event{sizeof event};
+    while (event.kind != PUMICE_EVENT_FINISHED) {
+      EXPECT_OK(pumice_poll(engine_, PUMICE_NO_LIMIT));
+      do {
+        EXPECT_OK(pumice_next_event(engine_, &event));
+        if (event.has_token) tokens.push_back(event.token);
+      } while (event.kind != PUMICE_EVENT_NONE && event.kind != PUMICE_EVENT_FINISHED);
+      if (event.kind == PUMICE_EVENT_NONE) EXPECT_OK(pumice_wait(engine_, 20000));
+    }
+    return event;
+  };
+  std::vector<uint32_t> plain, looked_up, chosen;
+  EXPECT_EQ(last_of(PUMICE_SPECULATION_OFF, plain).drafted_tokens, 0u);
+  const pumice_event with = last_of(PUMICE_SPECULATION_LOOKUP, looked_up);
+  EXPECT_GT(with.accepted_tokens, 0u);
+  EXPECT_LE(with.accepted_tokens, with.drafted_tokens);
+  (void)last_of(PUMICE_SPECULATION_AUTO, chosen);
+  EXPECT_EQ(looked_up, plain);
+  EXPECT_EQ(chosen, plain);
+  pumice_stats stats{sizeof stats};
+  EXPECT_OK(pumice_get_stats(engine_, &stats));
+  EXPECT_GE(stats.drafted_tokens, with.drafted_tokens);
+  EXPECT_GE(stats.accepted_tokens, with.accepted_tokens);
+  pumice_request_options wrong = test::request_of(kStart, 3);
+  wrong.speculation = 3;
+  pumice_request request = 0;
+  EXPECT_EQ(pumice_submit(engine_, 0, &wrong, &request), PUMICE_INVALID_ARGUMENT);
+}
+
 TEST_F(Conversations, TimeoutsEndRequests) {
   pumice_request_options options = test::request_of("Once upon a time", 200);
   options.timeout_us = 1;

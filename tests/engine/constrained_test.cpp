@@ -330,6 +330,23 @@ TEST_F(Constrained, DraftsRightWrongAndRefusedChangeNothing) {
   }
 }
 
+TEST_F(Constrained, WhatIsForcedTakesFewerStepsAndIsTheSame) {
+  const auto requests = batch();
+  const std::vector<Tokens> expected = alone(requests);
+  const auto spare = engine({.n_sequences = 5, .spare_logit_rows = 7});
+  uint32_t n_accepted = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const size_t n_before = spare->trace().size();
+    const Said said = say(*spare, {requests[i]}).front();
+    EXPECT_EQ(said.tokens, expected[i]) << i;
+    n_accepted += said.report.drafts.accepted;
+    EXPECT_LE(spare->trace().size() - n_before,
+              expected[i].size() + 2 - said.report.drafts.accepted);
+  }
+  EXPECT_GT(n_accepted, 5u);
+  expect_tokens(say(*spare, requests), expected);
+}
+
 TEST_F(Constrained, ChoicesOfOnePromptHaveMasksOfTheirOwn) {
   std::vector<GenerationRequest> choices;
   for (uint64_t seed = 1; seed <= 3; ++seed) {

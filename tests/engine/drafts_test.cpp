@@ -1,8 +1,12 @@
 // Verified drafts: whatever is guessed of a text, right or wrong, the text and its logits are those of
 // a run without guesses.
 #include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
 #include <random>
 
+#include "engine/prompt_lookup.hpp"
 #include "tests/engine/law_fixture.hpp"
 #include "tests/engine/synthetic_fixture.hpp"
 
@@ -53,7 +57,7 @@ class Drafts : public test::LawTest, public ::testing::WithParamInterface<Family
     set_up(load(path), {.invariant = GetParam().invariant,
                         .prompt_tokens = kPrompt,
                         .new_tokens = kNew,
-                        .context_tokens = 96});
+                        .context_tokens = 160});
   }
 
   std::vector<TokenId> text() const { return joined(prompt_, whole_.tokens); }
@@ -78,21 +82,60 @@ class Drafts : public test::LawTest, public ::testing::WithParamInterface<Family
   }
 };
 
-TEST_P(Drafts, ThatAreRightUpToAnyTokenChangeNothing) {
+/// The prompt is read alike in both: then the text's bits are the same, not with --invariant alone.
+TEST_P(Drafts, ThatAreRightUpToAnyTokenChangeNoBit) {
   for (size_t wrong = 0; wrong <= kDraft; ++wrong) {
     const auto engine = this->engine({.prefix_cache = false});
     const Told told = run_with(*engine, guess(text(), kDraft, wrong));
-    expect_whole(told, "wrong from " + std::to_string(wrong));
+    EXPECT_EQ(told.tokens, whole_.tokens);
+    EXPECT_TRUE(told.logits == whole_.logits) << "wrong from " << wrong;
     EXPECT_EQ(told.report.generated_tokens, kNew);
-    EXPECT_GT(told.report.drafted_tokens, 0u);
+    EXPECT_GT(told.report.drafts.drafted, 0u);
     if (wrong == 0) {
-      EXPECT_EQ(told.report.accepted_tokens, 0u);
+      EXPECT_EQ(told.report.drafts.accepted, 0u);
     }
     if (wrong == kDraft) {
-      EXPECT_EQ(told.report.accepted_tokens, told.report.drafted_tokens);
+      EXPECT_EQ(told.report.drafts.accepted, told.report.drafts.drafted);
       // The prompt's step samples the first token; each after it brings a token and its draft.
       EXPECT_EQ(engine->trace().size(), 1 + (kNew - 1 + kDraft) / (kDraft + 1));
     }
+  }
+}
+
+TEST_P(Drafts, OfAnyLengthChangeNoBit) {
+  for (size_t n = 1; n <= 7; ++n) {
+    const auto engine = this->engine({.prefix_cache = false});
+    const Told told = run_with(*engine, guess(text(), n, n - 1));
+    EXPECT_TRUE(told.logits == whole_.logits) << n << " tokens";
+    EXPECT_EQ(told.report.drafts.accepted_at[n - 1], 0u);
+    if (n == 1) continue;
+    EXPECT_EQ(told.report.drafts.accepted_at[0], told.report.drafts.drafted_at[0]);
+  }
+}
+
+TEST_P(Drafts, OfThePromptLookupChangeNoBit) {
+  for (const bool adapts : {false, true}) {
+    const auto engine = this->engine({.prefix_cache = false});
+    std::vector<TokenId> twice = text();  // what comes was in the prompt
+    twice.insert(twice.end(), prompt_.begin(), prompt_.end());
+    const Told plain = run(*this->engine({.prefix_cache = false}), twice);
+    Told told;
+    const auto keep = [&told](uint32_t position, std::span<const float> row) {
+      told.logits[position].assign(row.begin(), row.end());
+    };
+    const auto id = engine->submit({.prompt = twice,
+                                    .max_new_tokens = kNew,
+                                    .drafter = prompt_lookup_drafter(),
+                                    .adapts_drafts = adapts,
+                                    .on_logits = keep,
+                                    .logits = GenerationRequest::Logits::kComputed});
+    ASSERT_TRUE(id.ok()) << id.error().message;
+    finish(*engine, {{*id, &told}});
+    EXPECT_EQ(told.tokens, plain.tokens);
+    EXPECT_TRUE(told.logits == plain.logits);
+    // As it goes on as before, it is found.
+    const bool is_found = plain.tokens[0] == whole_.tokens[0];
+    EXPECT_TRUE(adapts || !is_found || told.report.drafts.drafted > 0);
   }
 }
 
@@ -115,7 +158,7 @@ TEST_P(Drafts, OfTokensThatAreNoneAreNoDrafts) {
   };
   const Told told = run_with(*engine, wild);
   expect_whole(told, "no tokens");
-  EXPECT_EQ(told.report.drafted_tokens, 0u);
+  EXPECT_EQ(told.report.drafts.drafted, 0u);
 }
 
 TEST_P(Drafts, WhoseStepFailsAreVerifiedAgain) {
@@ -169,7 +212,7 @@ TEST_P(Drafts, OfARequestThatMakesWayGoOnAfterwards) {
   }
   expect_whole(told, "with others between");
   EXPECT_GT(told.report.preemptions, 0u);
-  EXPECT_GT(told.report.accepted_tokens, 0u);
+  EXPECT_GT(told.report.drafts.accepted, 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, Drafts,
@@ -252,7 +295,7 @@ TEST_F(SampledDrafts, AreWhatTheSeedAndPenaltiesSay) {
       RequestReport report;
       EXPECT_EQ(told(*drafting, request(sampling, guess(text, 4, wrong)), &report), plain) << wrong;
       EXPECT_EQ(report.generated_tokens, 40u);
-      EXPECT_EQ(report.accepted_tokens > 0, wrong > 0);
+      EXPECT_EQ(report.drafts.accepted > 0, wrong > 0);
     }
   }
 }
@@ -276,6 +319,71 @@ TEST_F(SampledDrafts, EndWithTheTokenThatEndsTheText) {
     EXPECT_EQ(report.generated_tokens, last + 1);
     EXPECT_EQ(drafting->scheduler().telemetry().generated_tokens, last + 1);
   }
+}
+
+TEST_F(SampledDrafts, GoOnWhereTheWindowWasFull) {
+  for (const OverflowPolicy overflow : {OverflowPolicy::kShift, OverflowPolicy::kTruncateOldest}) {
+    const auto text_of = [&](Drafter drafter, bool adapts) {
+      const auto engine = make_engine(model_, {.context_tokens = 48, .overflow = overflow});
+      GenerationRequest asked = request(with_penalties(7), std::move(drafter));
+      asked.prompt = tokens(8, 3);
+      for (int i = 0; i < 2; ++i) asked.prompt.insert(asked.prompt.end(), {1, 2, 3, 4, 5, 6});
+      asked.max_new_tokens = 90;
+      asked.adapts_drafts = adapts;
+      RequestReport report;
+      const std::vector<TokenId> text = told(*engine, std::move(asked), &report);
+      EXPECT_GT(report.shifts, 1u);
+      return text;
+    };
+    const std::vector<TokenId> plain = text_of({}, false);
+    EXPECT_EQ(text_of(prompt_lookup_drafter(), false), plain);
+    EXPECT_EQ(text_of(prompt_lookup_drafter(), true), plain);
+    const auto anything = [](std::span<const TokenId> tokens, uint32_t most) {
+      return std::vector<TokenId>(most, tokens.back());
+    };
+    EXPECT_EQ(text_of(anything, false), plain);
+  }
+}
+
+/// Behind a token that was guessed rightly.
+TEST_F(SampledDrafts, ChooseAsOftenAsTheModelSays) {
+  constexpr uint64_t kSeeds = 1200;
+  constexpr size_t kBest = 3;
+  const auto asked = [](uint64_t seed, Drafter drafter) {
+    GenerationRequest one =
+        request({.temperature = 1.0f, .top_k = kBest, .seed = seed}, std::move(drafter));
+    one.max_new_tokens = 3;
+    return one;
+  };
+  const auto drafting = engine();
+  std::vector<TokenId> behind = tokens(20, 3);
+  const std::vector<TokenId> begun = told(*drafting, asked(1, {}), nullptr);
+  behind.insert(behind.end(), begun.begin(), begun.begin() + 2);
+  const std::vector<float> all = logits(model_, behind, {.invariant = true});
+  std::vector<std::pair<float, TokenId>> best;
+  for (TokenId token = 0; token < 96; ++token)
+    best.emplace_back(all[all.size() - 96 + token], token);
+  std::ranges::sort(best, std::greater());
+  std::map<TokenId, double> expected, counts;
+  double sum = 0;
+  for (size_t i = 0; i < kBest; ++i) sum += expected[best[i].second] = std::exp(best[i].first);
+  double n = 0;
+  for (uint64_t seed = 0; seed < kSeeds; ++seed) {
+    RequestReport report;
+    const std::vector<TokenId> text = told(*drafting, asked(seed, guess(behind, 2, 2)), &report);
+    if (text[0] != begun[0] || text[1] != begun[1]) continue;
+    EXPECT_EQ(report.drafts.accepted, 1u);
+    ++counts[text[2]];
+    ++n;
+  }
+  ASSERT_GT(n, 40) << "one in nine or so";
+  double chi_square = 0;
+  for (const auto& [token, weight] : expected) {
+    const double mean = n * weight / sum;
+    chi_square += (counts[token] - mean) * (counts[token] - mean) / mean;
+  }
+  EXPECT_EQ(counts.size(), kBest);
+  EXPECT_LT(chi_square, 13.8) << "2 degrees of freedom: 13.8 has probability 0.001";
 }
 
 TEST_F(SampledDrafts, LeaveOthersTheirRunAhead) {

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/prompt_lookup.hpp"
 #include "engine/saved_sequence.hpp"
 #include "host/recovery.hpp"
 #include "shaders/spirv.hpp"
@@ -75,6 +76,11 @@ class FaultTest : public SyntheticEngineTest {
     GenerationRequest request;
   };
   /// Greedy and seeded ones, and prompts that begin alike.
+  static std::vector<TokenId> repeated(const std::vector<TokenId>& some, size_t n) {
+    std::vector<TokenId> all;
+    for (size_t i = 0; i < n; ++i) all.insert(all.end(), some.begin(), some.end());
+    return all;
+  }
   static std::vector<Wanted> batch() {
     std::vector<TokenId> alike = tokens(80, 1);
     alike.resize(64);
@@ -85,6 +91,10 @@ class FaultTest : public SyntheticEngineTest {
         {"seeded", {.prompt = tokens(30, 2), .max_new_tokens = 16, .sampling = with_penalties(2)}},
         {"alike", {.prompt = alike, .max_new_tokens = 8}},
         {"longer", {.prompt = tokens(90, 4), .max_new_tokens = 6, .sampling = with_penalties(3)}},
+        {"guessed",
+         {.prompt = repeated(tokens(8, 6), 3),
+          .max_new_tokens = 8,
+          .drafter = prompt_lookup_drafter()}},
         {"again", {.prompt = tokens(80, 1), .max_new_tokens = 9, .sampling = with_penalties(4)}},
     };
   }

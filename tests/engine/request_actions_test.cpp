@@ -380,7 +380,7 @@ TEST_F(Texts, EndWithinADraftWhereTheyWouldWithout) {
     EXPECT_EQ(report->end_reason, EndReason::kStopString);
     EXPECT_EQ(report->generated_tokens, 7u);
     EXPECT_LT(n_steps, 7u);
-    EXPECT_GT(report->accepted_tokens, 0u);
+    EXPECT_GT(report->drafts.accepted, 0u);
   }
 }
 
@@ -520,7 +520,7 @@ TEST_P(RandomActions, LoseNothingAndTellNothingTwice) {
     }
     if (chance(70)) {
       for (const StepEvent& event : requests_->take_events()) {
-        if (event.report) n_accepted += event.report->accepted_tokens;
+        if (event.report) n_accepted += event.report->drafts.accepted;
         check(event);
       }
     }

@@ -4,6 +4,7 @@
 import json
 import math
 import os
+import pathlib
 import pty
 import re
 import select
@@ -13,6 +14,7 @@ import unittest
 
 from command_line import CANCELLED, DOES_NOT_FIT, SHARED, STORIES, USAGE, CommandLineTest, needs_file
 
+BUNDLED = pathlib.Path(__file__).resolve().parents[2] / "models/pumice-stories.gguf"
 REFERENCE = SHARED / "reference/stories260K.greedy.json"
 RATES = re.compile(r"prompt (\d+) tokens?, TTFT [\d.]+ ms, prefill [\d.]+ tok/s, "
                    r"decode (\d+) tokens? [\d.]+ tok/s\n\Z")
@@ -358,6 +360,60 @@ class Choices(RunTest):
         self.assertEqual(answer["text"], answer["choices"][0]["text"])
         self.assertNotEqual(answer["choices"][0]["text"], answer["choices"][1]["text"])
         self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--choices", 3, says="--json")
+
+
+class Guesses(RunTest):
+    # Behind it the greedy text comes to repeat itself.
+    prompt = 3 * "The dog said woof. "
+
+    def test_the_text_is_the_same_with_them(self):
+        for sampling in (["--temp", "0"], ["--temp", "1", "-s", 3], ["--temp", "0.8", "-s", 4, "--repeat-penalty", "1.3"]):
+            greedy = sampling == ["--temp", "0"]
+            flags = ["-p", self.prompt, "-n", 250 if greedy else 60, "--ignore-eos", *sampling]
+            plain = self.run_json(*flags)
+            self.assertEqual(plain["spec"], {"drafted": 0, "accepted": 0, "drafted_by_position": [],
+                                             "accepted_by_position": []})
+            for spec in (["ngram"], ["ngram", "--draft-max", 2], ["ngram", "--invariant", "--draft-max", 12], ["auto"]):
+                with self.subTest(spec, sampling=sampling):
+                    if "--invariant" in spec:
+                        plain = self.run_json(*flags, "--invariant")
+                    answer = self.run_json(*flags, "--spec", *spec)
+                    self.assertEqual((answer["text"], answer["tokens"]), (plain["text"], plain["tokens"]))
+                    counts = answer["spec"]
+                    self.assertEqual(sum(counts["drafted_by_position"]), counts["drafted"])
+                    self.assertEqual(sum(counts["accepted_by_position"]), counts["accepted"])
+                    self.assertLessEqual(counts["accepted"], counts["drafted"])
+                    if spec[0] == "ngram" and greedy:
+                        self.assertGreater(counts["accepted"], 0)
+                    if spec == ["auto"] and greedy:
+                        self.assertGreater(counts["drafted"], 0, "one is tried, to see what steps with it cost")
+                    if spec[1:] == ["--draft-max", 2]:
+                        self.assertLessEqual(len(counts["drafted_by_position"]), 2)
+
+    def test_a_draft_model_may_make_them(self):
+        for flags in (["--temp", "0"], ["--temp", "1", "-s", 3]):
+            flags = ["-p", "Once upon a time", "-n", 40, *flags]
+            plain = self.run_json(*flags)
+            answer = self.run_json(*flags, "--spec", "draft", "-md", STORIES, "--draft-max", 3)
+            self.assertEqual((answer["text"], answer["tokens"]), (plain["text"], plain["tokens"]))
+            self.assertGreater(answer["spec"]["accepted"], 0)
+            if flags[-1] == "0":
+                self.assertEqual(answer["spec"]["accepted"], answer["spec"]["drafted"], "it is the same model")
+        self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--spec", "draft", "-md",
+                     BUNDLED, says="pumice-stories.gguf has another vocabulary: ")
+
+    def test_they_are_counted(self):
+        done = self.ok("run", "-m", STORIES, "-p", self.prompt, "-n", 250, "--ignore-eos", "--temp", "0",
+                       "--spec", "ngram", "--stats")
+        self.assertRegex(done.stderr.decode(), r"\d+ tokens? guessed, \d+ accepted\n")
+        self.assertRegex(done.stderr.decode(), r"\d+ tokens? guessed, \d+ of them accepted\n")
+
+    def test_what_is_not_built_says_so(self):
+        self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--spec", "mtp", says="not built")
+        self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--spec", "draft", says="-md")
+        self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "-md", STORIES, says="--spec draft")
+        self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--spec", "some", says="--spec")
+        self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--draft-max", 0, says="--draft-max")
 
 
 class Verbose(RunTest):

@@ -173,7 +173,7 @@ class OtherRuntimes(CommandLineTest):
                "--threads 8", "-tb 2", "-no-cnv", "-sm none", "-ts 1,1", "-nkvo", "-ncmoe 4", "-ot exps=CPU", "-cmoe",
                "-np 2", "-cb", "--mlock", "--no-mmap", "--mmap", "--no-warmup", "--color", "--simple-io",
                "--no-display-prompt", "--log-disable", "--verbose-prompt", "--numa distribute", "--prio 2", "--poll 50",
-               "-C 0xf", "--perf", "--no-perf", "--jinja", "-st", "--keepalive 5m", "--nowordwrap", "-md draft.gguf",
+               "-C 0xf", "--perf", "--no-perf", "--jinja", "-st", "--keepalive 5m", "--nowordwrap", "--draft-min 1",
                "--swa-full", "--prompt-cache-all", "--mirostat 0", "--typical 1.0", "--think", "--log-file x", "-lv 3")
         for flags in run:
             with self.subTest(flags):

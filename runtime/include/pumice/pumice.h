@@ -394,6 +394,13 @@ typedef struct pumice_message {
   pumice_string content;
 } pumice_message;
 
+typedef int32_t pumice_speculation;
+enum {
+  PUMICE_SPECULATION_OFF = 0,     // nothing is guessed
+  PUMICE_SPECULATION_LOOKUP = 1,  // what followed the last tokens where the text had them before
+  PUMICE_SPECULATION_AUTO = 2     // the same, as far as that is expected to be faster
+};
+
 typedef struct pumice_request_options {
   size_t struct_size;
   // The prompt, in one of three forms. A session continues with it behind what it holds; without a
@@ -427,6 +434,9 @@ typedef struct pumice_request_options {
   // A PUMICE_EVENT_SCORE for each token of the prompt but the first. None of the prompt then comes
   // from the cache, and it is read in chunks of few tokens.
   pumice_bool scores;
+  // Steps bring several tokens where guesses are right, the same ones as without.
+  pumice_speculation speculation;
+  uint32_t max_draft_tokens;  // of a guess; 0: 7
   // Tokens after which no text of it is possible are never chosen, and the answer ends where nothing
   // may follow (PUMICE_END_STOP). An answer that max_new_tokens or a full context ends is the
   // beginning of one. NULL: none.
@@ -515,6 +525,9 @@ typedef struct pumice_event {
   float log_prob;
   const pumice_token_log_prob* top_log_probs;  // the most probable first
   size_t n_top_log_probs;
+  // Of PUMICE_EVENT_FINISHED: tokens that were guessed and verified, and how many of these came.
+  uint32_t drafted_tokens;
+  uint32_t accepted_tokens;
 } pumice_event;
 
 // Polling thread. The next event, in order; what it points to is valid until the engine's next call
@@ -554,7 +567,9 @@ typedef struct pumice_stats {
   uint64_t budgeted_bytes;       // of the device's own memory, now: what a budget counts
   uint64_t weight_bytes_beside;  // in memory beside that
   uint32_t n_lost_devices;
-  pumice_bool is_lost;  // and no device has been opened in its place yet
+  pumice_bool is_lost;       // and no device has been opened in its place yet
+  uint64_t drafted_tokens;   // as of the last poll: guessed and verified
+  uint64_t accepted_tokens;  // of these
 } pumice_stats;
 
 // From any thread.

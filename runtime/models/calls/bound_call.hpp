@@ -42,6 +42,8 @@ struct SharedByCalls : DecoderBuffers {
   StateLayout state;
   /// A row's results do not depend on its batch, to the last bit.
   bool invariant = false;
+  /// Up to how many rows of a step it does not either: Decoder::alike_rows.
+  uint32_t alike_rows = 0;
   Routing routing = Routing::kChosen;
 
   ops::Linear linear;
@@ -75,7 +77,10 @@ class Binder {
   /// It records products with SharedByCalls::linear.
   void multiplies(const WeightType& type) { product_types.insert(&type); }
   /// It records products with SharedByCalls::expert_gemm.
-  void multiplies_experts(const WeightType& type) { expert_types.push_back(&type); }
+  void multiplies_experts(const WeightType& type, uint32_t n_used, uint32_t n_experts) {
+    expert_types.push_back(&type);
+    expert_numbers.insert({n_used, n_experts});
+  }
   /// It records SharedByCalls::expansions of a class, with heads' keys apart in such a matrix.
   void expands(uint32_t attention_class, const WeightType& keys) {
     expanded_keys[attention_class].push_back(&keys);
@@ -83,6 +88,8 @@ class Binder {
 
   std::set<const WeightType*> product_types;
   std::vector<const WeightType*> expert_types;
+  std::set<std::pair<uint32_t, uint32_t>> expert_numbers;  ///< used, of so many
+  uint32_t alike_rows = UINT32_MAX;  ///< SharedByCalls::alike_rows, as far as calls have it alone
   std::map<uint32_t, std::vector<const WeightType*>> expanded_keys;
 };
 

@@ -105,7 +105,7 @@ BindResult bind(const call::GroupRoutes& c, Binder&) {
 BindResult bind(const call::ExpertLinear& c, Binder& binder) {
   const MatrixRows& rows = binder.shared.lowered.matrices[c.matrices][0];
   const WeightType& type = *binder.weights.matrix(rows).type;
-  binder.multiplies_experts(type);
+  binder.multiplies_experts(type, c.n_used, c.n_experts);
   PUMICE_TRY(ops::ExpertLinear op,
              ops::ExpertLinear::plan(binder.pipelines, type, c.bias.has_value()));
   return make_bound<BoundExpertLinear>(c, std::move(op));

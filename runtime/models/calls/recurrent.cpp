@@ -1,5 +1,7 @@
 #include "models/calls/recurrent.hpp"
 
+#include <algorithm>
+
 #include "models/calls/bound_call.hpp"
 #include "shaders/causal_conv/causal_conv.hpp"
 
@@ -30,6 +32,9 @@ BindResult bind(const call::Recurrence& c, Binder& binder) {
   const ops::Recurrence::Tuning tuning = binder.shared.invariant
                                              ? ops::Recurrence::Tuning{}
                                              : ops::Recurrence::tuned(binder.pipelines, c.shape);
+  if (tuning.piece_rows > 0) {
+    binder.alike_rows = std::min(binder.alike_rows, std::max(tuning.least_rows, 2u) - 1);
+  }
   PUMICE_TRY(const ops::Recurrence op, ops::Recurrence::plan(binder.pipelines, c.shape, tuning));
   return make_recorded([=](const StepContext& step) {
     const StateLayout::Place place = step.place(c.state);

@@ -1,0 +1,179 @@
+"""Devices, models and constraints."""
+
+import ctypes
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+import weakref
+
+from . import _abi
+from ._library import call, counted, new, string, text_of
+from ._schema import schema_of
+
+
+class Handle:
+    """Something of the library's that is closed once, at the latest when it is collected."""
+
+    def __init__(self, pointer, close):
+        self._pointer = pointer
+        self._closing = weakref.finalize(self, call, close, pointer)
+
+    @property
+    def pointer(self):
+        """For calls; raises ValueError once it is closed."""
+        if not self._closing.alive:
+            raise ValueError(f"this {type(self).__name__} is closed")
+        return self._pointer
+
+    def close(self):
+        """Nothing happens a second time."""
+        self._closing()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class DeviceInfo:
+    """`memory_bytes`: of its own. `is_cpu`: a software driver."""
+
+    name: str
+    driver: str
+    uuid: str
+    memory_bytes: int
+    is_cpu: bool
+
+    @classmethod
+    def of(cls, info):
+        return cls(info.name.decode(), info.driver.decode(), info.uuid.decode(), info.memory_bytes, bool(info.is_cpu))
+
+
+def devices():
+    """The devices of this machine; Device takes their index, UUID, or a part of their name."""
+    def ask(array, capacity, count):
+        if capacity:
+            array[0].struct_size = ctypes.sizeof(_abi.pumice_device_info)
+        call("device_list", array, capacity, count)
+    return [DeviceInfo.of(info) for info in counted(ask, _abi.pumice_device_info)]
+
+
+def default_cache_directory():
+    """Where the program `pumice` keeps compiled kernels too."""
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA")
+        return pathlib.Path(base) / "pumice" if base else None
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(base) / "pumice"
+
+
+class Device(Handle):
+    """A device, the best one or the one that `selector` names. `cache_directory`: where compiled kernels are kept from run
+    to run; None: the user's, "": nowhere. `memory_bytes`: of the device's memory to use at most."""
+
+    def __init__(self, selector=None, *, cache_directory=None, memory_bytes=None, validation=False):
+        if cache_directory is None:
+            cache_directory = default_cache_directory()
+        options = new(_abi.pumice_device_options, selector=None if selector is None else str(selector),
+                      cache_directory=cache_directory or None, memory_bytes=memory_bytes, validation=int(validation))
+        pointer = ctypes.c_void_p()
+        call("device_open", ctypes.byref(options), ctypes.byref(pointer))
+        super().__init__(pointer, "device_close")
+
+    @property
+    def info(self):
+        """DeviceInfo."""
+        info = new(_abi.pumice_device_info)
+        call("device_get_info", self.pointer, ctypes.byref(info))
+        return DeviceInfo.of(info)
+
+    def log(self):
+        """The lines that the device, its models and engines had to say since the last call: (level, text)."""
+        levels = {_abi.PUMICE_LOG_DEBUG: "debug", _abi.PUMICE_LOG_INFO: "info", _abi.PUMICE_LOG_WARNING: "warning",
+                  _abi.PUMICE_LOG_ERROR: "error"}
+        while True:
+            line = new(_abi.pumice_log)
+            call("next_log", self.pointer, ctypes.byref(line))
+            if line.level == _abi.PUMICE_LOG_NONE:
+                return
+            yield levels[line.level], text_of(line.line, "replace")
+
+    def load(self, path):
+        """The Model in a GGUF file. Takes seconds for a large one."""
+        return Model(self, path)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelInfo:
+    """`resident_bytes`: on the device, or beside it."""
+
+    name: str
+    architecture: str
+    resident_bytes: int
+    n_vocabulary: int
+    n_layers: int
+    trained_context_tokens: int
+    has_chat_template: bool
+
+
+class Model(Handle):
+    """Made by Device.load."""
+
+    def __init__(self, device, path):
+        options = new(_abi.pumice_model_options, path=os.fspath(path))
+        pointer = ctypes.c_void_p()
+        call("model_load", device.pointer, ctypes.byref(options), ctypes.byref(pointer))
+        super().__init__(pointer, "model_close")
+
+    @property
+    def info(self):
+        """ModelInfo."""
+        info = new(_abi.pumice_model_info)
+        call("model_get_info", self.pointer, ctypes.byref(info))
+        return ModelInfo(info.name.decode(errors="replace"), info.architecture.decode(errors="replace"), info.resident_bytes,
+                         info.n_vocabulary, info.n_layers, info.trained_context_tokens, bool(info.has_chat_template))
+
+    def tokenize(self, text, *, special=True):
+        """A list of ids. `special`: as a prompt's start, and "</s>" is the token of that name."""
+        view = string(text)
+        return counted(lambda array, capacity, count: call("tokenize", self.pointer, view, int(special), array, capacity,
+                                                           count), ctypes.c_uint32)
+
+    def detokenize(self, tokens):
+        """The text of token ids."""
+        ids = (ctypes.c_uint32 * len(tokens))(*tokens)
+        return counted(lambda array, capacity, count: call("detokenize", self.pointer, ids, len(ids), array, capacity,
+                                                           count), ctypes.c_char).decode()
+
+    def constraint(self, *, schema=None, grammar=None, regex=None):
+        """A Constraint that answers are held to: one of a JSON Schema (what schema_of takes, or its text), a GBNF grammar and
+        a regular expression. Any thread, and best before it is needed: the first takes some hundred milliseconds."""
+        return Constraint(self, schema=schema, grammar=grammar, regex=regex)
+
+    def engine(self, **options):
+        """An Engine; see there."""
+        from ._engine import Engine  # pylint: disable=import-outside-toplevel,cyclic-import
+
+        return Engine(self, **options)
+
+
+class Constraint(Handle):
+    """Made by Model.constraint; for as many requests of the model as like, at once too."""
+
+    def __init__(self, model, *, schema=None, grammar=None, regex=None):
+        given = [(kind, text) for kind, text in ((_abi.PUMICE_CONSTRAINT_JSON_SCHEMA, schema),
+                                                 (_abi.PUMICE_CONSTRAINT_GRAMMAR, grammar),
+                                                 (_abi.PUMICE_CONSTRAINT_REGEX, regex)) if text is not None]
+        if len(given) != 1:
+            raise TypeError("one of schema, grammar and regex is needed")
+        kind, text = given[0]
+        if not isinstance(text, str):
+            text = json.dumps(schema_of(text))
+        options = new(_abi.pumice_constraint_options, kind=kind, text=text)
+        pointer = ctypes.c_void_p()
+        call("constraint_compile", model.pointer, ctypes.byref(options), ctypes.byref(pointer))
+        super().__init__(pointer, "constraint_close")

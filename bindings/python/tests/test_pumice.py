@@ -1,0 +1,239 @@
+#!/usr/bin/env python3
+"""The Python package on the built library (PUMICE_LIBRARY), with the bundled model."""
+
+import asyncio
+import contextlib
+import dataclasses
+import enum
+import io
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import typing
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
+sys.path.insert(0, str(HERE.parent))
+
+import pumice  # noqa: E402
+from pumice import _abi, _library  # noqa: E402
+
+MODEL = ROOT / "models/pumice-stories.gguf"
+PROMPT = "Once upon a time"
+
+
+class Handles(unittest.TestCase):
+    def test_what_fails_says_what_and_why(self):
+        with self.assertRaises(pumice.Error) as caught:
+            pumice.Device("no such device")
+        self.assertEqual(caught.exception.status, "NO_DEVICE")
+        self.assertIn("no such device", str(caught.exception))
+
+    def test_the_package_is_what_the_header_says(self):
+        subprocess.run([sys.executable, "-B", ROOT / "tools/bindings.py", "--check"], check=True)
+        self.assertEqual(pumice.version(), pumice.__version__)
+        self.assertEqual(len(_abi.FUNCTIONS), len(re.findall(r"^PUMICE_API", (
+            ROOT / "runtime/include/pumice/pumice.h").read_text(), re.MULTILINE)))
+
+    def test_a_library_that_is_missing_is_an_import_error(self):
+        done = subprocess.run([sys.executable, "-B", "-c", "import pumice"], capture_output=True, text=True, check=False,
+                              env={**os.environ, "PUMICE_LIBRARY": "/nowhere/libpumice.so", "PYTHONPATH": str(HERE.parent)})
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("ImportError: no libpumice: /nowhere/libpumice.so", done.stderr)
+
+
+class Schemas(unittest.TestCase):
+    def test_of_types(self):
+        class Size(enum.Enum):
+            SMALL = "s"
+            LARGE = "l"
+
+        @dataclasses.dataclass
+        class Pet:
+            name: str
+            legs: int | None
+            tags: list[str]
+            size: Size
+            sound: typing.Literal["woof", "meow"]
+
+        class Modelled:
+            @classmethod
+            def model_json_schema(cls):
+                return {"type": "string"}
+
+        schema = pumice.schema_of(Pet)
+        self.assertEqual(schema["required"], ["name", "legs", "tags", "size", "sound"])
+        self.assertEqual(schema["properties"]["legs"], {"anyOf": [{"type": "integer"}, {"type": "null"}]})
+        self.assertEqual(schema["properties"]["tags"], {"type": "array", "items": {"type": "string"}})
+        self.assertEqual(schema["properties"]["size"], {"enum": ["s", "l"]})
+        self.assertEqual(schema["properties"]["sound"], {"enum": ["woof", "meow"]})
+        self.assertEqual(pumice.schema_of(Modelled), {"type": "string"})
+        self.assertEqual(pumice.schema_of(dict[str, float]), {"type": "object", "additionalProperties": {"type": "number"}})
+        with self.assertRaises(TypeError):
+            pumice.schema_of(set)
+
+
+class Answers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = contextlib.ExitStack()
+        cls.addClassCleanup(cls.stack.close)
+        try:
+            cls.device = cls.stack.enter_context(pumice.Device())
+        except pumice.Error as error:
+            raise unittest.SkipTest(f"no usable Vulkan device: {error}") from error
+        cls.model = cls.stack.enter_context(cls.device.load(MODEL))
+        cls.engine = cls.stack.enter_context(cls.model.engine(n_sequences=4, context_tokens=512))
+        cls.text = cls.engine.generate(PROMPT, max_tokens=24).wait().text
+
+    def test_pieces_are_the_text(self):
+        answer = self.engine.generate(PROMPT, max_tokens=24, log_probs=2)
+        pieces = list(answer)
+        self.assertGreater(len(pieces), 4)
+        self.assertEqual("".join(pieces), self.text)
+        self.assertEqual(answer.text, self.text)
+        self.assertEqual(answer.end_reason, "length")
+        self.assertEqual(answer.usage["generated_tokens"], 24)
+        self.assertEqual(len(answer.tokens), 24)
+        self.assertEqual(len(answer.log_probs), 24)
+        self.assertLess(answer.log_probs[0][1][1][1], 0)
+        self.assertEqual(self.model.detokenize(answer.tokens).strip(), self.text.strip())
+
+    def test_infos_and_tokens(self):
+        self.assertIn(self.device.info.name, [one.name for one in pumice.devices()])
+        self.assertGreater(self.model.info.n_vocabulary, 100)
+        tokens = self.model.tokenize(PROMPT)
+        self.assertEqual(self.engine.generate(tokens, max_tokens=24).wait().text, self.text)
+        self.assertEqual(self.model.tokenize("", special=False), [])
+        self.assertGreater(self.engine.stats()["steps"], 0)
+        self.assertTrue(all(level in ("debug", "info", "warning", "error") for level, _ in self.device.log()))
+
+    def test_many_at_once_and_from_many_threads(self):
+        answers = [self.engine.generate(PROMPT, max_tokens=24) for _ in range(6)]
+        texts = []
+        threads = [threading.Thread(target=lambda answer=answer: texts.append(answer.wait().text)) for answer in answers]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        self.assertEqual(texts, [self.text] * 6)
+
+    def test_async(self):
+        async def read():
+            return "".join([piece async for piece in self.engine.generate(PROMPT, max_tokens=24)])
+
+        async def both():
+            return await asyncio.gather(read(), read())
+
+        self.assertEqual(asyncio.run(both()), [self.text] * 2)
+
+    def test_constraints(self):
+        @dataclasses.dataclass
+        class Pet:
+            name: str
+            legs: typing.Literal[0, 2, 4]
+
+        constraint = self.model.constraint(schema=Pet)
+        for seed in range(3):
+            value = self.engine.generate("A pet: ", constraint=constraint, max_tokens=300, temperature=1.0, top_k=20,
+                                         seed=seed).wait()
+            if value.end_reason == "stop":
+                pet = json.loads(value.text)
+                self.assertIsInstance(pet["name"], str)
+                self.assertIn(pet["legs"], (0, 2, 4))
+        self.assertIn(self.engine.generate("So? ", regex="yes|no").wait().text, ("yes", "no"))
+        self.assertEqual(self.engine.generate("So? ", grammar='root ::= "maybe"').wait().text, "maybe")
+        with self.assertRaises(pumice.Error) as caught:
+            self.model.constraint(schema={"type": "object", "uniqueItems": True, "$dynamicRef": "#a"})
+        self.assertEqual(caught.exception.status, "INVALID_ARGUMENT")
+        with self.assertRaises(TypeError):
+            self.model.constraint(schema=Pet, regex="a")
+
+    def test_sessions_remember_and_are_saved(self):
+        with self.engine.session(seed=3, temperature=0.7) as session:
+            first = session.say("A dog ran.", max_tokens=8).wait()
+            saved = session.save()
+            second = session.say("Then", max_tokens=8).wait()
+            self.assertGreater(second.usage["prompt_tokens"], first.usage["prompt_tokens"])
+            self.assertEqual(len(session.tokens), second.usage["prompt_tokens"] + 8)
+        with self.engine.restore(saved) as again:
+            self.assertEqual(again.say("Then", max_tokens=8).wait().text, second.text)
+
+    def test_cancelling_and_stops(self):
+        answer = self.engine.generate(PROMPT, max_tokens=300)
+        next(answer)
+        answer.cancel()
+        answer.wait()
+        self.assertEqual(answer.end_reason, "cancelled")
+        word = self.text.split()[2]
+        stopped = self.engine.generate(PROMPT, max_tokens=24, stop=word).wait()
+        self.assertEqual((stopped.text, stopped.end_reason), (self.text[:self.text.index(word)], "stop_string"))
+        with self.assertRaises(pumice.Error) as caught:
+            self.engine.generate(PROMPT, max_tokens=100_000)
+        self.assertEqual(caught.exception.status, "DOES_NOT_FIT")
+        with self.assertRaises(TypeError):
+            self.engine.generate(PROMPT, max_token=3)
+        with self.assertRaises(TypeError):
+            self.model.engine(contexttokens=3)
+
+    def test_frames(self):
+        answer = self.engine.generate(PROMPT, max_tokens=24)
+        text = ""
+        while not answer.finished:
+            self.engine.poll(1000)
+            text += answer.take()
+        self.assertEqual(text + answer.take(), self.text)
+
+    def test_closed_handles_are_errors(self):
+        engine = self.model.engine(context_tokens=64)
+        answer = engine.generate(PROMPT, max_tokens=4)
+        engine.close()
+        engine.close()
+        with self.assertRaises(ValueError):
+            engine.generate(PROMPT)
+        with self.assertRaises(ValueError):
+            next(answer)
+
+    def test_the_readme_runs(self):
+        code = re.search(r"```python\n(.*?)```", (HERE.parent / "README.md").read_text(), re.DOTALL)[1]
+        output = io.StringIO()
+        here = os.getcwd()
+        os.chdir(ROOT)
+        try:
+            with contextlib.redirect_stdout(output):
+                exec(compile(code, "README.md", "exec"), {"__name__": "readme"})  # pylint: disable=exec-used
+        finally:
+            os.chdir(here)
+        self.assertIn("'generated_tokens'", output.getvalue())
+        self.assertRegex(output.getvalue(), r"(?m)^(yes|no)$")
+
+
+class Wheel(unittest.TestCase):
+    def test_it_carries_the_library(self):
+        try:
+            import setuptools  # noqa: F401 pylint: disable=import-outside-toplevel,unused-import
+            import wheel  # noqa: F401 pylint: disable=import-outside-toplevel,unused-import
+        except ImportError as error:
+            self.skipTest(f"no wheel can be made here: {error}")
+        with tempfile.TemporaryDirectory() as folder:
+            source = pathlib.Path(folder) / "source"
+            subprocess.run(["cp", "-r", HERE.parent, source], check=True)
+            done = subprocess.run([sys.executable, "-m", "pip", "wheel", "--no-build-isolation", "--no-deps", "-w", folder, source],
+                                  capture_output=True, text=True, check=False)
+            if done.returncode != 0 and "No module named pip" in done.stderr:
+                self.skipTest("no pip here")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            names = subprocess.run([sys.executable, "-m", "zipfile", "-l", *pathlib.Path(folder).glob("*.whl")], check=True,
+                                   capture_output=True, text=True).stdout
+            self.assertIn("pumice/libpumice.so", names)
+            self.assertNotIn("py3-none-any", names)
+
+
+if __name__ == "__main__":
+    unittest.main()

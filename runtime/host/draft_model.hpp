@@ -1,0 +1,50 @@
+// A small model that guesses what a larger one of the same vocabulary says, on the same device.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "base/result.hpp"
+#include "engine/drafter.hpp"
+#include "host/opened_model.hpp"
+#include "text/vocabulary.hpp"
+
+namespace pumice::host {
+
+/// Whether the tokens of two models are the same, but for unused ones that one has more of. Errors:
+/// kInvalidArgument with the first difference.
+Status check_same_vocabulary(const Vocabulary& model, const Vocabulary& draft,
+                             std::string_view draft_name);
+
+/// Has an engine of its own, whose prefix cache keeps what was guessed from: a guess computes what
+/// came since, and of a refused one nothing is found. Waits for the device, so not for hosts with
+/// frames to draw. Not thread-safe.
+class DraftModel {
+ public:
+  /// Longer texts get no guess.
+  static constexpr uint32_t kMostContext = 8192;
+
+  /// `beside`: the model whose text is guessed, with the device and what is compiled for it. A
+  /// `context_tokens` of 0 is kMostContext, or what both were trained for. Errors: those of
+  /// ModelSource::open, load_tokenizer, check_same_vocabulary, OpenedModel::load and Engine::create.
+  static Result<std::shared_ptr<DraftModel>> load(const OpenedModel& beside,
+                                                  const Vocabulary& vocabulary,
+                                                  const std::filesystem::path& file,
+                                                  uint32_t context_tokens);
+
+  /// What it would say. Nothing more once its device was lost or a step failed, with a warning.
+  Guess guess(std::span<const TokenId> tokens, uint32_t most);
+
+ private:
+  DraftModel(std::unique_ptr<Engine> engine, const Logger& logger)
+      : engine_(std::move(engine)), logger_(logger) {}
+  Result<Guess> say(std::span<const TokenId> tokens, uint32_t most);
+
+  std::unique_ptr<Engine> engine_;  // null once it has failed
+  Logger logger_;
+};
+
+}  // namespace pumice::host
