@@ -19,6 +19,7 @@
 #include "base/printable.hpp"
 #include "host/host.hpp"
 #include "text/conversation.hpp"
+#include "tools/answer_printer.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/generation.hpp"
@@ -28,6 +29,7 @@
 #include "tools/sampling_options.hpp"
 #include "tools/serving_options.hpp"
 #include "tools/terminal.hpp"
+#include "tools/tool_options.hpp"
 
 namespace pumice::tools {
 namespace {
@@ -44,6 +46,9 @@ constexpr std::string_view kHelp =
     "has\n"
     "                   computed of it; other files are never overwritten\n"
     "/load FILE         continue a saved conversation\n"
+    "/tools             which functions the model may call (--tools). When it calls one, you type "
+    "its\n"
+    "                   result as a message\n"
     "/stats             what was computed and reused, and how fast\n"
     "/exit              leave (also /bye, /quit and Ctrl-D)\n"
     "End a line with \\ to continue it on the next one; put \"\"\" before and after a message of "
@@ -61,64 +66,13 @@ struct ChatOptions {
   ModelOptions model;
   std::string prompt;
   std::string system;
-  std::string template_file;
   uint32_t n_predict = 0;  // 0: until the model ends or the context is full
   bool hide_reasoning = false;
   bool trust_special = false;
   bool no_history = false;
+  ToolOptions tools;
   SamplingOptions generation;
   ServingOptions serving;
-};
-
-/// Answers on their way to standard output: reasoning is dim on a terminal, in its tags elsewhere,
-/// or hidden.
-class AnswerPrinter {
- public:
-  AnswerPrinter(bool open, bool hide)
-      : splitter_(open),
-        hide_(hide),
-        terminal_(is_terminal(Stream::kOutput) && std::getenv("NO_COLOR") == nullptr) {}
-
-  Status print(std::string_view text) { return print(splitter_.feed(text)); }
-  bool has_printed() const { return has_printed_; }
-  /// What is left of it, and the end of its line.
-  Status finish() {
-    PUMICE_TRY_STATUS(print(splitter_.flush()));
-    PUMICE_TRY_STATUS(end_reasoning());
-    return ends_line_ ? Status() : print_output("\n");
-  }
-
- private:
-  Status print(const std::vector<ReasoningSplitter::Piece>& pieces) {
-    for (const ReasoningSplitter::Piece& piece : pieces) {
-      if (piece.is_reasoning && !reasons_) PUMICE_TRY_STATUS(begin_reasoning());
-      if (!piece.is_reasoning) PUMICE_TRY_STATUS(end_reasoning());
-      if (piece.is_reasoning && hide_) continue;
-      has_printed_ = true;
-      PUMICE_TRY_STATUS(print_output(piece.text));
-      ends_line_ = piece.text.ends_with('\n');
-    }
-    return {};
-  }
-  Status begin_reasoning() {
-    reasons_ = has_printed_ = true;
-    if (!hide_) return print_output(terminal_ ? "\033[2m" : "<think>");
-    if (is_terminal(Stream::kError)) print_message("(thinking)");
-    return {};
-  }
-  Status end_reasoning() {
-    if (!std::exchange(reasons_, false)) return {};
-    if (!hide_) return print_output(terminal_ ? "\033[0m\n\n" : "</think>\n");
-    if (is_terminal(Stream::kError)) draw_message("\r\033[K");
-    return {};
-  }
-
-  ReasoningSplitter splitter_;
-  bool hide_;
-  bool terminal_;
-  bool reasons_ = false;
-  bool has_printed_ = false;
-  bool ends_line_ = false;
 };
 
 std::filesystem::path history_file() {
@@ -141,6 +95,10 @@ class Chat {
   Status converse();
   std::optional<std::string> read_message();
   Status handle(const std::string& message);
+  /// The calls of the last answer that have no result yet.
+  std::vector<ToolCall> open_calls() const;
+  Status give_result(const ToolCall& call, const std::string& result);
+  void print_tools() const;
   Status answer(host::RequestInput input);
   Result<host::Submitted> submit(host::RequestInput input);
   Result<Generation> print_answer(const host::Submitted& request);
@@ -165,6 +123,7 @@ class Chat {
 
   ChatOptions options_;
   host::ModelTexts texts_;
+  std::optional<host::AnswerInput> answer_;  // of a model with a template
   std::unique_ptr<host::Host> host_;
   host::ConversationId conversation_ = host::ConversationId::kNone;
   std::string file_;  // which holds what this conversation was, as /save writes it
@@ -218,7 +177,9 @@ void Chat::greet(const GgufFile& file) const {
 
 /// Nothing at the end of input. Empty: nothing was said.
 std::optional<std::string> Chat::read_message() {
-  std::optional<std::string> line = lines_.next("> ");
+  const std::vector<ToolCall> calls = open_calls();
+  const std::string prompt = calls.empty() ? "> " : printable(calls.front().name) + " returns> ";
+  std::optional<std::string> line = lines_.next(prompt);
   if (!line) return std::nullopt;
   if (lines_.cancelled()) {
     print_message("(type /exit or press Ctrl-D to leave)\n");
@@ -261,8 +222,10 @@ Status Chat::converse() {
 /// goes wrong is said, and the next message is read.
 Status Chat::handle(const std::string& message) {
   if (message.find_first_not_of(" \t\r\n") == std::string::npos) return {};
-  const Status status = message.starts_with('/')
-                            ? command(message)
+  const std::vector<ToolCall> calls = open_calls();
+  const Status status = message.starts_with('/') ? command(message)
+                        : !calls.empty()
+                            ? give_result(calls.front(), message)
                             : answer({.messages = {{.role = "user", .content = message}},
                                       .special = options_.trust_special});
   if (status.ok() || status.error().code == ErrorCode::kDeviceLost ||
@@ -271,6 +234,37 @@ Status Chat::handle(const std::string& message) {
   }
   print_error(status.error());
   return {};
+}
+
+std::vector<ToolCall> Chat::open_calls() const {
+  const Conversation said = conversation();
+  const std::vector<ChatMessage>& messages = said.messages();
+  const auto last = std::find_if(messages.rbegin(), messages.rend(),
+                                 [](const ChatMessage& one) { return one.role != "tool"; });
+  if (last == messages.rend()) return {};
+  std::vector<ToolCall> open = last->calls;
+  for (auto result = messages.rbegin(); result != last; ++result) {
+    const auto call = std::ranges::find(open, result->call_id, &ToolCall::id);
+    if (call != open.end()) open.erase(call);
+  }
+  return open;
+}
+
+/// With the last one the model goes on.
+Status Chat::give_result(const ToolCall& call, const std::string& result) {
+  Conversation said = conversation();
+  said.add(
+      {.role = "tool", .content = result, .call_id = call.id, .special = options_.trust_special});
+  PUMICE_TRY_STATUS(change_to(std::move(said)));
+  return open_calls().empty() ? answer({}) : Status();
+}
+
+void Chat::print_tools() const {
+  if (!answer_ || answer_->tools == nullptr) {
+    print_message("(no tools; --tools FILE offers some)\n");
+    return;
+  }
+  for (const std::string& name : answer_->tools->names()) print_message("{}\n", name);
 }
 
 /// To what is asked, or to the last question of the conversation, which else stays as it was.
@@ -296,6 +290,7 @@ Result<host::Submitted> Chat::submit(host::RequestInput input) {
   input.stops = options_.generation.stop_strings;
   input.constraint = options_.generation.constraint.compiled;
   input.ignore_end = options_.generation.ignore_eos;
+  input.answer = answer_;
   input.speculation = options_.serving.speculation();
   const uint32_t room = window() - input.answer_room_tokens;
   Result<host::Submitted> submitted = host_->submit(conversation_, std::move(input));
@@ -307,16 +302,22 @@ Result<host::Submitted> Chat::submit(host::RequestInput input) {
 }
 
 Result<Generation> Chat::print_answer(const host::Submitted& request) {
-  AnswerPrinter printer(request.begins_reasoning, options_.hide_reasoning);
+  AnswerPrinter printer(options_.hide_reasoning);
   const EchoOff quiet;
   Status printed;
-  const auto sink = [&](std::string_view text) {
-    printed = printer.print(text);
+  const auto text = [&](std::string_view piece) {
+    if (!answer_) printed = printer.print_text(piece);
     return printed.ok();
   };
-  Result<Generation> generation = follow(*host_, request, sink);
+  const auto answers = [&](std::span<const AnswerEvent> events) {
+    printed = printer.print(events);
+    return printed.ok();
+  };
+  Result<Generation> generation = follow(*host_, request, text, answers);
   PUMICE_TRY_STATUS(printed);
-  if (generation.ok() || printer.has_printed()) PUMICE_TRY_STATUS(printer.finish());
+  PUMICE_TRY_STATUS(printer.end_reasoning());
+  const bool is_open = generation.ok() || printer.has_printed();
+  if (is_open && !printer.ends_line()) PUMICE_TRY_STATUS(print_output("\n"));
   return generation;
 }
 
@@ -337,6 +338,9 @@ void Chat::report(const Generation& generation) const {
   if (generation.report.shifts > 0) {
     print_notice("[the context was full {}: older text was dropped]\n",
                  counted(generation.report.shifts, "time"));
+  }
+  if (lines_.interactive() && !open_calls().empty()) {
+    print_notice("[the model waits for what its call returns: type it; /undo takes it back]\n");
   }
   const bool by_length = generation.report.end_reason == EndReason::kLength;
   if (generation.report.end_reason == EndReason::kWindow ||
@@ -368,6 +372,10 @@ Status Chat::command(const std::string& line) {
   if (name == "undo") return undo();
   if (name == "stats") {
     print_totals();
+    return {};
+  }
+  if (name == "tools") {
+    print_tools();
     return {};
   }
   if (name == "clear") {
@@ -558,34 +566,26 @@ void Chat::print_totals() const {
   print_stats("text", host_->engine());
 }
 
-Result<host::ModelTexts> texts_of(const ChatOptions& options, const GgufFile& file) {
-  const bool from_file = !options.template_file.empty();
-  std::optional<std::string> chat_template;
-  if (from_file) {
-    PUMICE_TRY(chat_template, read_text_file(from_utf8(options.template_file)));
-  }
-  PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file, chat_template));
-  if (texts.format->ok()) return texts;
-  const Error& error = texts.format->error();
-  return make_error(error.code, "{}: {}{}",
-                    from_file ? options.template_file : std::string(host::kChatTemplateKey),
-                    error.message, from_file ? "" : " (--chat-template FILE takes another)");
-}
-
 Status Chat::run(ChatOptions options) {
   const Logger logger = stderr_logger(options.model.verbose);
   if (options.model.device.list) return print_devices(logger);
   PUMICE_TRY_STATUS(options.model.validate());
   PUMICE_TRY_STATUS(options.serving.validate());
   PUMICE_TRY_STATUS(options.generation.validate());
+  PUMICE_TRY_STATUS(options.tools.validate());
+  PUMICE_TRY(host::AnswerInput answer, options.tools.read());
   PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(check_not_an_input(from_utf8(options.serving.prompt_cache),
                                        std::vector{from_utf8(options.model.model)}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
-  PUMICE_TRY(host::ModelTexts texts, texts_of(options, file));
+  PUMICE_TRY(host::ModelTexts texts, options.tools.read_texts(file));
+  const bool is_plain = (*texts.format)->is_plain();
+  // Of a model without a template only what is asked for with it is an error.
+  if (!is_plain || options.tools.is_used()) PUMICE_TRY_STATUS(texts.prompt->get());
   PUMICE_TRY_STATUS(options.generation.complete(texts));
   const std::string stats = options.serving.stats;
   Chat chat(std::move(options), std::move(texts));
+  if (!is_plain) chat.answer_ = std::move(answer);
   PUMICE_TRY_STATUS(chat.open(file, logger));
   chat.greet(file);
   Status status = chat.converse();
@@ -605,8 +605,7 @@ Command add_chat(CLI::App& app) {
   command->add_option("-p,--prompt", options->prompt, "The first message");
   command->add_option("--system-prompt,--sys", options->system,
                       "Instructions for the model, before the conversation");
-  command->add_option("--chat-template", options->template_file,
-                      "Jinja template to use instead of the model's own, a file");
+  options->tools.add_to(*command);
   command
       ->add_option_function<int64_t>(
           "-n,--predict",
@@ -640,6 +639,7 @@ Command add_chat(CLI::App& app) {
       "Examples:\n"
       "  pumice chat -hf Qwen/Qwen3-0.6B-GGUF\n"
       "  pumice chat -m model.gguf -sys \"Answer in one sentence.\"\n"
+      "  pumice chat -m model.gguf --tools tools.json --template-var enable_thinking=false\n"
       "  echo \"Why is the sky blue?\" | pumice chat -m model.gguf --temp 0");
   return {command, [options] { return Chat::run(*options); }};
 }

@@ -24,8 +24,13 @@ constexpr std::chrono::milliseconds kInterruptInterval(50);
 /// What comes of requests, put together.
 class Follower {
  public:
-  Follower(host::Host& host, std::span<const host::Submitted> requests, const TextSink& sink)
-      : host_(host), requests_(requests), sink_(sink), bar_("reading the prompt") {
+  Follower(host::Host& host, std::span<const host::Submitted> requests, const TextSink& sink,
+           const AnswerSink& answers)
+      : host_(host),
+        requests_(requests),
+        sink_(sink),
+        answers_(answers),
+        bar_("reading the prompt") {
     for (const host::Submitted& request : requests) {
       generations_.emplace_back().timings.prompt_tokens = request.prompt_tokens;
     }
@@ -42,6 +47,7 @@ class Follower {
   host::Host& host_;
   const std::span<const host::Submitted> requests_;
   const TextSink& sink_;
+  const AnswerSink& answers_;
   ProgressBar bar_;
   const Clock::time_point start_ = Clock::now();
   std::vector<Generation> generations_;
@@ -119,6 +125,10 @@ void Follower::add(host::Event& event, size_t which) {
   }
   generation.text += event.text;
   if (which == 0 && !event.text.empty() && listening_) listening_ = sink_(event.text);
+  if (which == 0 && !event.answer.empty() && listening_ && answers_) {
+    listening_ = answers_(event.answer);
+  }
+  for (AnswerEvent& one : event.answer) append_event(std::move(one), generation.answer);
 }
 
 nlohmann::json log_prob_json(TokenId token, float log_prob) {
@@ -138,15 +148,16 @@ double Timings::decode_rate() const {
                                          : 0;
 }
 
-Result<Generation> follow(host::Host& host, const host::Submitted& request, const TextSink& sink) {
-  PUMICE_TRY(std::vector<Generation> generations, follow_all(host, {&request, 1}, sink));
+Result<Generation> follow(host::Host& host, const host::Submitted& request, const TextSink& sink,
+                          const AnswerSink& answers) {
+  PUMICE_TRY(std::vector<Generation> generations, follow_all(host, {&request, 1}, sink, answers));
   return std::move(generations[0]);
 }
 
 Result<std::vector<Generation>> follow_all(host::Host& host,
                                            std::span<const host::Submitted> requests,
-                                           const TextSink& sink) {
-  return Follower(host, requests, sink).run();
+                                           const TextSink& sink, const AnswerSink& answers) {
+  return Follower(host, requests, sink, answers).run();
 }
 
 nlohmann::json log_probs_json(const Generation& generation) {

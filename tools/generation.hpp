@@ -31,6 +31,7 @@ struct Generation {
   std::string text;
   std::vector<TokenId> tokens;
   std::vector<TokenLogProbs> log_probs;  ///< of each, if the request asked for them
+  std::vector<AnswerEvent> answer;       ///< the text told apart, likewise
   Timings timings;
   RequestReport report;
   uint32_t n_forgotten = 0;  ///< questions left out of the prompt
@@ -39,15 +40,18 @@ struct Generation {
 
 /// Gets text as it becomes complete and says whether anyone still listens.
 using TextSink = std::function<bool(std::string_view)>;
+/// The same of answers that are told apart.
+using AnswerSink = std::function<bool(std::span<const AnswerEvent>)>;
 
 /// Poll the host until a request that was just submitted, its only one, has ended. The token that
 /// ends a text is neither among the tokens nor part of the text. An interrupt, a sink that does not
 /// listen and a step that fails cancel it. Errors: what a step failed with, what the request did.
-Result<Generation> follow(host::Host& host, const host::Submitted& request, const TextSink& sink);
+Result<Generation> follow(host::Host& host, const host::Submitted& request, const TextSink& sink,
+                          const AnswerSink& answers = {});
 /// The same of several choices of one prompt, the host's only requests: the first one streams.
 Result<std::vector<Generation>> follow_all(host::Host& host,
                                            std::span<const host::Submitted> requests,
-                                           const TextSink& sink);
+                                           const TextSink& sink, const AnswerSink& answers = {});
 
 /// [{"token", "logprob", "top": [{"token", "logprob"}]}]: what the request asked for of its tokens.
 nlohmann::json log_probs_json(const Generation& generation);

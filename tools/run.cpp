@@ -10,6 +10,7 @@
 #include "cache/token_cache.hpp"
 #include "engine/engine_limits.hpp"
 #include "host/host.hpp"
+#include "tools/answer_printer.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/generation.hpp"
@@ -19,6 +20,7 @@
 #include "tools/sampling_options.hpp"
 #include "tools/serving_options.hpp"
 #include "tools/terminal.hpp"
+#include "tools/tool_options.hpp"
 
 namespace pumice::tools {
 namespace {
@@ -43,7 +45,12 @@ struct RunOptions {
   std::optional<uint32_t> log_probs;
   uint32_t choices = 1;
   bool repl = false;
+  std::string messages_file;
+  ToolOptions tools;
   ServingOptions serving;
+
+  /// Prompts are messages to a chat model, instead of text that goes on.
+  bool has_messages() const { return !messages_file.empty() || tools.is_used(); }
 };
 
 Json to_json(const Generation& generation, const Engine& engine, uint64_t seed) {
@@ -66,13 +73,14 @@ Json to_json(const Generation& generation, const Engine& engine, uint64_t seed) 
           {"limit", vk::format_plan_options(engine.device()->plan().limits)}};
 }
 
-Json to_json(const std::vector<Generation>& choices) {
+Json to_json(const std::vector<Generation>& choices, bool has_messages) {
   Json all = Json::array();
   for (const Generation& choice : choices) {
     Json& one = all.emplace_back(Json{{"text", choice.text},
                                       {"tokens", choice.tokens},
                                       {"end_reason", end_reason_name(choice.report.end_reason)}});
     if (!choice.log_probs.empty()) one["logprobs"] = log_probs_json(choice);
+    if (has_messages) add_answer(choice.answer, one);
   }
   return all;
 }
@@ -91,7 +99,15 @@ class Runner {
 
   Status open(const GgufFile& file, size_t prompt_tokens);
   Result<std::vector<TokenId>> encode(const std::string& text);
-  Result<Generation> generate_one(std::vector<TokenId> prompt);
+  /// A request, and how many tokens its prompt has.
+  struct Asked {
+    host::RequestInput input;
+    size_t n_tokens = 0;
+  };
+  Result<Asked> ask(const std::string& text);
+  Result<Asked> ask(std::vector<ChatMessage> messages);
+  Result<Asked> read_prompt();
+  Result<Generation> generate_one(const host::RequestInput& asked);
   Status end_line();
   Status once(const GgufFile& file);
   Status repl(const GgufFile& file);
@@ -100,6 +116,7 @@ class Runner {
   Logger logger_;
   host::ModelTexts texts_;
   TokenCache token_cache_{kTokenCacheBytes};
+  host::AnswerInput answer_;  ///< of messages
   std::unique_ptr<host::Host> host_;
   Status output_;              ///< of what was printed last
   bool line_is_open_ = false;  ///< of text that was printed
@@ -144,9 +161,32 @@ Result<std::vector<TokenId>> Runner::encode(const std::string& text) {
   return tokens;
 }
 
-Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
-  const auto sink = [&](std::string_view piece) {
+Result<Runner::Asked> Runner::ask(const std::string& text) {
+  if (options_.has_messages()) return ask({{.role = "user", .content = text}});
+  Asked asked;
+  PUMICE_TRY(asked.input.tokens, encode(text));
+  asked.n_tokens = asked.input.tokens.size();
+  return asked;
+}
+
+Result<Runner::Asked> Runner::ask(std::vector<ChatMessage> messages) {
+  // Of the context, all may be the prompt's but one token.
+  Asked asked{.input = {.answer = answer_, .answer_room_tokens = 1}};
+  PUMICE_TRY(asked.n_tokens, n_prompt_tokens(texts_, messages, answer_));
+  asked.input.messages = std::move(messages);
+  return asked;
+}
+
+Result<Generation> Runner::generate_one(const host::RequestInput& asked) {
+  AnswerPrinter printer(false);
+  const auto answers = [&](std::span<const AnswerEvent> events) {
     if (options_.json) return true;
+    output_ = printer.print(events);
+    line_is_open_ = !printer.ends_line();
+    return output_.ok();
+  };
+  const auto sink = [&](std::string_view piece) {
+    if (options_.json || asked.answer) return true;
     output_ = print_output(piece);
     line_is_open_ = !piece.ends_with('\n');
     return output_.ok();
@@ -159,21 +199,22 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
     SamplerOptions sampling = options_.generation.sampler;
     sampling.seed += i;
     const host::RequestId first = i == 0 ? host::RequestId::kNone : requests[0].id;
+    host::RequestInput input = asked;
+    input.max_new_tokens = static_cast<uint32_t>(n_predict);
+    // Of a line, what fits is generated.
+    input.within_window = until_full || (options_.repl && stops);
+    input.sampling = std::move(sampling);
+    input.stops = options_.generation.stop_strings;
+    input.constraint = options_.generation.constraint.compiled;
+    input.ignore_end = options_.generation.ignore_eos;
+    input.log_probs = options_.log_probs;
+    input.speculation = options_.serving.speculation();
+    input.shares_prompt_with = first;
     PUMICE_TRY(requests.emplace_back(),
-               host_->submit(host::ConversationId::kNone,
-                             {.tokens = prompt,
-                              .max_new_tokens = static_cast<uint32_t>(n_predict),
-                              // Of a line, what fits is generated.
-                              .within_window = until_full || (options_.repl && stops),
-                              .sampling = std::move(sampling),
-                              .stops = options_.generation.stop_strings,
-                              .constraint = options_.generation.constraint.compiled,
-                              .ignore_end = options_.generation.ignore_eos,
-                              .log_probs = options_.log_probs,
-                              .speculation = options_.serving.speculation(),
-                              .shares_prompt_with = first}));
+               host_->submit(host::ConversationId::kNone, std::move(input)));
   }
-  Result<std::vector<Generation>> generated = follow_all(*host_, requests, sink);
+  Result<std::vector<Generation>> generated = follow_all(*host_, requests, sink, answers);
+  if (output_.ok()) output_ = printer.end_reasoning();
   const bool is_empty_answer = generated.ok() && generated->front().text.empty();
   if (options_.repl && !options_.json && is_empty_answer) line_is_open_ = true;
   if (output_.ok()) output_ = end_line();
@@ -187,7 +228,8 @@ Result<Generation> Runner::generate_one(std::vector<TokenId> prompt) {
   if (options_.json) {
     Json json = to_json(generation, host_->engine(), options_.generation.sampler.seed);
     if (options_.log_probs) json["logprobs"] = log_probs_json(generation);
-    if (choices.size() > 1) json["choices"] = to_json(choices);
+    if (asked.answer) add_answer(generation.answer, json);
+    if (choices.size() > 1) json["choices"] = to_json(choices, asked.answer.has_value());
     output_ = print_output(json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n");
   }
   print_rates(generation);
@@ -204,13 +246,21 @@ Status Runner::end_line() {
   return {};
 }
 
-Status Runner::once(const GgufFile& file) {
+Result<Runner::Asked> Runner::read_prompt() {
+  if (!options_.messages_file.empty()) {
+    PUMICE_TRY(std::vector<ChatMessage> messages, read_messages_file(options_.messages_file));
+    return ask(std::move(messages));
+  }
   PUMICE_TRY(const std::string text,
              read_prompt_to_continue(
                  options_.prompt_option->count() > 0 ? &options_.prompt : nullptr, options_.file));
-  PUMICE_TRY(std::vector<TokenId> prompt, encode(options_.escape ? unescaped(text) : text));
-  PUMICE_TRY_STATUS(open(file, prompt.size()));
-  PUMICE_TRY(const Generation generation, generate_one(std::move(prompt)));
+  return ask(options_.escape ? unescaped(text) : text);
+}
+
+Status Runner::once(const GgufFile& file) {
+  PUMICE_TRY(const Asked asked, read_prompt());
+  PUMICE_TRY_STATUS(open(file, asked.n_tokens));
+  PUMICE_TRY(const Generation generation, generate_one(asked.input));
   if (options_.model.profile) {
     print_message(std::string_view(host_->engine().profiler().table()));
   }
@@ -225,12 +275,12 @@ Status Runner::repl(const GgufFile& file) {
   while (const std::optional<std::string> line = lines.next("> ")) {
     if (lines.cancelled()) return make_error(ErrorCode::kCancelled, "interrupted");
     if (line->empty()) continue;
-    Result<std::vector<TokenId>> prompt = encode(options_.escape ? unescaped(*line) : *line);
-    if (!prompt.ok()) {
-      print_error(prompt.error());
+    const Result<Asked> asked = ask(options_.escape ? unescaped(*line) : *line);
+    if (!asked.ok()) {
+      print_error(asked.error());
       continue;
     }
-    const Result<Generation> generation = generate_one(std::move(prompt).value());
+    const Result<Generation> generation = generate_one(asked->input);
     if (!generation.ok()) {
       if (generation.error().code == ErrorCode::kDeviceLost || !output_.ok()) {
         return generation.error();
@@ -250,17 +300,21 @@ Status Runner::run(RunOptions options) {
   PUMICE_TRY_STATUS(options.model.validate());
   PUMICE_TRY_STATUS(options.serving.validate());
   PUMICE_TRY_STATUS(options.generation.validate());
+  PUMICE_TRY_STATUS(options.tools.validate());
+  PUMICE_TRY(host::AnswerInput answer, options.tools.read());
   PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(
       check_not_an_input(from_utf8(options.serving.prompt_cache),
                          std::vector{from_utf8(options.model.model), from_utf8(options.file)}));
   PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(options.model.model)));
-  PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file));
+  PUMICE_TRY(host::ModelTexts texts, options.has_messages() ? options.tools.read_texts(file)
+                                                            : host::ModelTexts::read(file));
   PUMICE_TRY_STATUS(options.generation.complete(texts));
   const bool repl = options.repl;
   const std::string stats = options.serving.stats;
   const Logger logger = stderr_logger(options.model.verbose);
   Runner runner(std::move(options), logger, std::move(texts));
+  runner.answer_ = std::move(answer);
   Status status = repl ? runner.repl(file) : runner.once(file);
   if (runner.host_ != nullptr) {
     print_stats(stats, runner.host_->engine());
@@ -315,6 +369,14 @@ Command add_run(CLI::App& app) {
                  "Keep one engine and answer one prompt per line, typed or piped; beginnings that "
                  "lines share are computed once")
       ->excludes(options->prompt_option);
+  command
+      ->add_option("--messages", options->messages_file,
+                   "Answer a conversation with a chat model instead: a JSON file of OpenAI's "
+                   "\"messages\"; if the last one is the assistant's, it goes on")
+      ->excludes(options->prompt_option)
+      ->excludes("--file")
+      ->excludes("--repl");
+  options->tools.add_to(*command);
   options->serving.add_to(*command);
   command->footer(
       "Examples:\n"
@@ -322,6 +384,7 @@ Command add_run(CLI::App& app) {
       "  pumice run -m model.gguf -f story.txt --temp 0 --json\n"
       "  echo \"The little dog\" | pumice run -m model.gguf\n"
       "  pumice run -m model.gguf --repl < prompts.txt\n"
+      "  pumice run -m model.gguf -p \"Is it raining in Rome?\" --tools tools.json --json\n"
       "  pumice run -m model.gguf -p \"A dog as JSON: \" -j '{\"type\":\"object\",\"properties\":{"
       "\"name\":{\"type\":\"string\"}},\"required\":[\"name\"]}'\n"
       "  pumice run -hf ggml-org/gemma-3-1b-it-GGUF:Q4_K_M -p \"Once upon a time\"");

@@ -462,11 +462,12 @@ void AnswerMachine::fail(std::string_view unread) {
 void AnswerMachine::read_arguments(char c) {
   std::string out;
   const Step read = reader_.feed(c, out);
+  if (!out.empty()) {
+    begin_call();
+    give_arguments(out);
+    ++n_arguments_;
+  }
   if (read == Step::kBad) return fail({&c, 1});
-  if (out.empty()) return;
-  begin_call();
-  give_arguments(out);
-  ++n_arguments_;
   if (read != Step::kDone) return;
   const int next = step().otherwise;
   arguments_ended_ = true;
@@ -482,7 +483,6 @@ bool AnswerMachine::is_unknown() const {
 void AnswerMachine::read_call_object(char c) {
   std::string out;
   const Step read = reader_.feed(c, out);
-  if (read == Step::kBad) return fail({&c, 1});
   if (!out.empty()) {
     const std::string& member = reader_.member();
     if (is_bare_ && !has_begun_ && !is_known_member(member)) return fail({});
@@ -497,6 +497,7 @@ void AnswerMachine::read_call_object(char c) {
       member_ += out;
     }
   }
+  if (read == Step::kBad) return fail({&c, 1});
   if (reader_.ended_member() && !take_member()) return fail({});
   if (read != Step::kDone) return;
   if (!has_begun_) {

@@ -67,6 +67,8 @@ class AnswerMachine {
   /// What was held back, and kFinish. Nothing is fed afterwards.
   void finish(std::vector<AnswerEvent>& events);
 
+  /// Within reasoning, or what is or may become a call.
+  bool is_in_mark() const { return mode_ == Mode::kCall || mode_ == Mode::kThoughts; }
   uint32_t n_calls() const { return n_calls_; }
   /// How often what began as a call was none, or broke off.
   uint32_t n_unparsed() const { return n_unparsed_; }

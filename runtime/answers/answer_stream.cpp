@@ -19,6 +19,11 @@ void AnswerStream::feed(TokenId token, std::vector<AnswerEvent>& events) {
   }
 }
 
+void AnswerStream::feed_text(std::string_view text, std::vector<AnswerEvent>& events) {
+  machine_.feed(detokenizer_.flush(), events);
+  machine_.feed(text, events);
+}
+
 void AnswerStream::finish(std::vector<AnswerEvent>& events) {
   machine_.feed(detokenizer_.flush(), events);
   machine_.finish(events);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "answers/answer_machine.hpp"
@@ -17,6 +18,10 @@ class AnswerStream {
                AnswerOptions options);
 
   void feed(TokenId token, std::vector<AnswerEvent>& events);
+  /// Text that belongs to no token: of one that was cut.
+  void feed_text(std::string_view text, std::vector<AnswerEvent>& events);
+  /// The character under way is not written after all.
+  void drop_unfinished() { (void)detokenizer_.flush(); }
   void finish(std::vector<AnswerEvent>& events);
 
   const AnswerMachine& machine() const { return machine_; }

@@ -14,26 +14,12 @@
 #include "base/result.hpp"
 #include "text/chat_template.hpp"
 #include "text/content_mask.hpp"
+#include "text/conversation.hpp"
 #include "text/tokenizer.hpp"
 
 namespace pumice {
 
-struct ToolCall {
-  std::string id;
-  std::string name;
-  std::string arguments;  ///< a JSON object
-};
-
-struct Message {
-  std::string role;  ///< "system", "developer", "user", "assistant" or "tool"
-  std::string content = {};
-  std::string reasoning = {};        ///< of the assistant
-  std::vector<ToolCall> calls = {};  ///< likewise
-  /// Of a tool's result: which call it answers; empty: the first that has none yet.
-  std::string call_id = {};
-  /// Spellings of control tokens in it are these tokens (ChatMessage::special).
-  bool special = false;
-};
+using Message = ChatMessage;
 
 /// What a template makes of what conversations hold, found by rendering some.
 struct TemplateTraits {

@@ -352,8 +352,9 @@ void ValueReader::end_surrogate(std::string& out) {
 
 ValueReader::Step ValueReader::read_word(char c, std::string& out) {
   if (is_word(c)) {
+    if (word_.size() == kMaxWordBytes) return Step::kBad;
     word_ += c;
-    return word_.size() > kMaxWordBytes ? Step::kBad : Step::kMore;
+    return Step::kMore;
   }
   if (is_key_) {
     put("\"", out);

@@ -41,7 +41,9 @@ class ValueReader {
     kMore,
     kDone,        ///< the value ends with this byte
     kDoneBefore,  ///< the value, a number or name, ended before this byte, which is not read
-    kBad,         ///< the byte does not belong to a value; what follows may only be `close`
+    /// The byte does not belong to a value; what follows may only be `close`. What ended before the
+    /// byte is given out all the same, and `close` counts on it.
+    kBad,
   };
 
   /// `quote`: what also quotes a string, in which there are no escapes; empty: nothing.

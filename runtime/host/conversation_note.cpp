@@ -5,9 +5,12 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <nlohmann/json.hpp>
 #include <type_traits>
 #include <utility>
 #include <vector>
+
+#include "base/json.hpp"
 
 namespace pumice::host {
 namespace {
@@ -17,6 +20,8 @@ static_assert(std::endian::native == std::endian::little, "bytes are written as 
 using Delivery = GenerationRequest::Delivery;
 
 constexpr uint32_t kVersion = 1;
+/// Where messages have more than content: then each is JSON.
+constexpr uint32_t kVersionWithCalls = 2;
 constexpr std::array<std::string_view, 3> kRoles = {"system", "user", "assistant"};
 
 struct Header {
@@ -30,7 +35,7 @@ struct Header {
   uint32_t reserved = 0;
 };
 struct MessageHeader {
-  uint16_t role = 0;     // of kRoles
+  uint16_t role = 0;     // of kRoles; of JSON 0
   uint16_t special = 0;  // 1: its control tokens are tokens
   uint32_t n_bytes = 0;
 };
@@ -54,22 +59,40 @@ Error refused(std::string_view reason) {
   return make_error(ErrorCode::kBadFile, "saved session: {}", reason);
 }
 
-Result<Conversation> take_conversation(std::string_view& bytes, uint32_t n_messages) {
+bool is_plain(const ChatMessage& message) {
+  return std::ranges::find(kRoles, message.role) != kRoles.end() && message.reasoning.empty() &&
+         message.calls.empty() && message.call_id.empty();
+}
+
+Result<ChatMessage> message_of(std::string_view bytes, const MessageHeader& header,
+                               uint32_t version) {
+  ChatMessage message;
+  if (version == kVersion) {
+    message = {.role = std::string(kRoles[header.role]), .content = std::string(bytes)};
+  } else {
+    PUMICE_TRY(const nlohmann::ordered_json json, read_ordered_json(bytes, bytes.size()));
+    PUMICE_TRY(message, read_message(json));
+  }
+  message.special = header.special == 1;
+  return message;
+}
+
+Result<Conversation> take_conversation(std::string_view& bytes, uint32_t n_messages,
+                                       uint32_t version) {
   Conversation conversation;
   for (uint32_t i = 0; i < n_messages; ++i) {
-    MessageHeader message;
-    if (!take(bytes, message) || message.role >= kRoles.size() || message.special > 1 ||
-        message.n_bytes > bytes.size()) {
+    MessageHeader header;
+    if (!take(bytes, header) || header.role >= kRoles.size() || header.special > 1 ||
+        header.n_bytes > bytes.size()) {
       return refused("its messages are malformed");
     }
-    std::string content(bytes.substr(0, message.n_bytes));
-    bytes.remove_prefix(message.n_bytes);
-    if (message.role == 0) {
-      conversation.set_system(std::move(content), message.special == 1);
-    } else if (message.role == 1) {
-      conversation.ask(std::move(content), message.special == 1);
+    Result<ChatMessage> message = message_of(bytes.substr(0, header.n_bytes), header, version);
+    if (!message.ok()) return refused("its messages are malformed");
+    bytes.remove_prefix(header.n_bytes);
+    if (message->role == kRoles[0] && version == kVersion) {
+      conversation.set_system(std::move(message->content), message->special);
     } else {
-      conversation.answer(std::move(content), message.special == 1);
+      conversation.add(*std::move(message));
     }
   }
   if (n_messages > 0 && (conversation.messages().size() != n_messages ||
@@ -83,19 +106,25 @@ Result<Conversation> take_conversation(std::string_view& bytes, uint32_t n_messa
 
 std::string write_conversation_note(const ConversationNote& note) {
   const std::vector<ChatMessage>& messages = note.conversation.messages();
+  const bool plain = std::ranges::all_of(messages, is_plain);
   std::string bytes;
-  append(bytes, Header{.service_class = static_cast<uint32_t>(note.service_class),
+  append(bytes, Header{.version = plain ? kVersion : kVersionWithCalls,
+                       .service_class = static_cast<uint32_t>(note.service_class),
                        .priority = note.priority,
                        .n_messages = static_cast<uint32_t>(messages.size()),
                        .held_bytes = note.held_bytes,
                        .max_tokens_per_s = std::bit_cast<uint64_t>(note.max_tokens_per_s),
                        .by_sentences = note.delivery == Delivery::kSentence});
   for (const ChatMessage& message : messages) {
-    const auto role = std::ranges::find(kRoles, message.role) - kRoles.begin();
+    const auto role = plain ? std::ranges::find(kRoles, message.role) - kRoles.begin() : 0;
+    const std::string text =
+        plain ? message.content
+              : message_json(message).dump(-1, ' ', false,
+                                           nlohmann::ordered_json::error_handler_t::replace);
     append(bytes, MessageHeader{.role = static_cast<uint16_t>(role),
                                 .special = message.special,
-                                .n_bytes = static_cast<uint32_t>(message.content.size())});
-    bytes += message.content;
+                                .n_bytes = static_cast<uint32_t>(text.size())});
+    bytes += text;
   }
   return bytes;
 }
@@ -103,9 +132,10 @@ std::string write_conversation_note(const ConversationNote& note) {
 Result<ConversationNote> read_conversation_note(std::string_view bytes) {
   Header header;
   if (!take(bytes, header)) return refused("it has no note");
-  if (header.version != kVersion) {
-    return make_error(ErrorCode::kBadFile, "saved session: version {}, this program reads {}",
-                      header.version, kVersion);
+  if (header.version != kVersion && header.version != kVersionWithCalls) {
+    return make_error(ErrorCode::kBadFile,
+                      "saved session: version {}, this program reads {} and {}", header.version,
+                      kVersion, kVersionWithCalls);
   }
   const double rate = std::bit_cast<double>(header.max_tokens_per_s);
   if (header.service_class >= kServiceClasses || !(rate >= 0) || std::isinf(rate)) {
@@ -117,7 +147,7 @@ Result<ConversationNote> read_conversation_note(std::string_view bytes) {
       .max_tokens_per_s = rate,
       .delivery = header.by_sentences != 0 ? Delivery::kSentence : Delivery::kToken,
       .held_bytes = header.held_bytes};
-  PUMICE_TRY(note.conversation, take_conversation(bytes, header.n_messages));
+  PUMICE_TRY(note.conversation, take_conversation(bytes, header.n_messages, header.version));
   if (!bytes.empty()) return refused("it is longer than its contents");
   return note;
 }

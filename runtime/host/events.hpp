@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "answers/answer_machine.hpp"
 #include "base/result.hpp"
 #include "engine/requests.hpp"
 #include "text/vocabulary.hpp"
@@ -45,6 +47,8 @@ struct Event {
   std::optional<TokenLogProbs> log_probs = {};  ///< of the token, if the request asked for them
   uint32_t computed_tokens = 0;  ///< positions computed so far; of kScore those before the token
   std::string text = {};
+  /// What tokens and text so far turned out to mean, if the request asked (RequestInput::answer).
+  std::vector<AnswerEvent> answer = {};
   Status status = {};                 ///< of a request that failed, and of kDeviceLost
   std::optional<Ending> ending = {};  ///< of kFinished
 };

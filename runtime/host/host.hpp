@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <span>
@@ -25,6 +26,7 @@
 #include "host/draft_model.hpp"
 #include "host/events.hpp"
 #include "host/model_owner.hpp"
+#include "host/reply.hpp"
 #include "text/conversation.hpp"
 
 namespace pumice::host {
@@ -59,6 +61,13 @@ struct ConversationDefaults {
   GenerationRequest::Delivery delivery = GenerationRequest::Delivery::kToken;
 };
 
+/// What goes with messages whose answer is told apart into reasoning, text and calls.
+struct AnswerInput {
+  std::shared_ptr<const Tools> tools = {};  ///< null: none are offered
+  /// The template's own ("enable_thinking"): an object.
+  nlohmann::ordered_json variables = nlohmann::ordered_json::object();
+};
+
 /// Whether what comes next is guessed, so that steps bring several tokens where guesses are right: the
 /// text is the same.
 struct Speculation {
@@ -80,6 +89,10 @@ struct RequestInput {
   std::string text = {};
   std::vector<TokenId> tokens = {};
   std::vector<ChatMessage> messages = {};
+  /// With messages, of any role and in any order (ChatPrompt): events have what the answer is
+  /// (Event::answer), and the conversation remembers it so. The last message may be the assistant's:
+  /// its answer goes on.
+  std::optional<AnswerInput> answer = {};
   bool special = false;         ///< control tokens in the text or messages are these tokens
   uint32_t max_new_tokens = 0;  ///< 0: what the context holds
   /// At most as many as the window has left after the prompt, whatever the engine does when it is
@@ -223,6 +236,7 @@ class Host {
     LastAnswer last;
     std::optional<Conversation> said;  // with the new messages
     std::string answer;                // of messages, so far
+    std::shared_ptr<Reply> reply;      // the same, told apart
     size_t n_streamed = 0;             // tokens at the end that its stream of text has read
     size_t given_bytes = 0;            // of their text, which events brought
     uint32_t n_forgotten = 0;
@@ -269,7 +283,10 @@ class Host {
                   Prepared& prepared) const;
   Status add_messages(const RequestInput& input, const OpenConversation& conversation,
                       Prepared& prepared) const;
-  void go_on(const OpenConversation& conversation, Prepared& prepared) const;
+  Status add_reply(const RequestInput& input, const OpenConversation& conversation,
+                   Prepared& prepared) const;
+  FitOptions fit_options(const RequestInput& input, const OpenConversation& conversation) const;
+  Status go_on(const OpenConversation& conversation, Prepared& prepared) const;
   void make_room(uint32_t max_new_tokens, std::vector<TokenId>& prompt) const;
   Result<uint32_t> new_tokens(const RequestInput& input, size_t prompt_tokens) const;
 

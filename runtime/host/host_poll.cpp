@@ -13,6 +13,10 @@ constexpr std::chrono::microseconds kLostInterval = std::chrono::milliseconds(20
 /// A request with a time limit beyond this has none.
 constexpr double kLongestTimeout_s = 1e9;
 
+void tell(std::vector<AnswerEvent> more, Event& event) {
+  for (AnswerEvent& one : more) append_event(std::move(one), event.answer);
+}
+
 }  // namespace
 
 Status Host::take_engine(std::unique_lock<std::mutex>& polling) {
@@ -224,6 +228,7 @@ void Host::add_event(StepEvent& step) {
       ++request.last.n_tokens;
       ++request.last.next_output_index;
     }
+    if (request.reply && !ends_text) event.answer = request.reply->add(step.token, 0);
   }
   if (step.finished) {
     running_.erase(step.request);
@@ -231,6 +236,7 @@ void Host::add_event(StepEvent& step) {
   } else {
     request.given_bytes += event.text.size();
     if (request.said) request.answer += event.text;
+    if (request.reply) tell(request.reply->add({}, event.text.size()), event);
   }
   events_.push_back(std::move(event));
 }
@@ -253,6 +259,10 @@ void Host::finish(RequestId id, OpenRequest& request, RequestReport report, Even
                   .total = now - request.submitted};
   if (request.first_token) event.ending->first_token = *request.first_token - request.submitted;
   request.answer += event.text;
+  if (request.reply) {
+    const bool is_cut = event.ending->report.end_reason == EndReason::kStopString;
+    tell(request.reply->finish(event.text.size(), is_cut), event);
+  }
   settle(request, !failed);
 }
 
@@ -278,7 +288,11 @@ void Host::keep_what_was_said(OpenRequest request, OpenConversation& conversatio
   conversation.tokens = std::move(request.tokens);
   conversation.last = request.last;
   if (!request.said) return;
-  request.said->answer(std::move(request.answer));
+  if (request.reply) {
+    request.said->add(request.reply->message());
+  } else {
+    request.said->answer(std::move(request.answer));
+  }
   conversation.said = std::move(*request.said);
   if (request.n_forgotten != 0) conversation.n_forgotten = request.n_forgotten;
 }

@@ -10,6 +10,12 @@
 namespace pumice::host {
 namespace {
 
+bool has_calls(const Conversation& conversation) {
+  return std::ranges::any_of(conversation.messages(), [](const ChatMessage& message) {
+    return !message.calls.empty() || message.role == "tool";
+  });
+}
+
 Result<Conversation> with_messages(Conversation conversation,
                                    const std::vector<ChatMessage>& messages, bool special) {
   for (const ChatMessage& message : messages) {
@@ -28,7 +34,26 @@ Result<Conversation> with_messages(Conversation conversation,
   if (!conversation.awaits_answer()) {
     return make_error(ErrorCode::kInvalidArgument, "the last message must be from the user");
   }
+  if (has_calls(conversation)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "this session has calls of tools: its answers must be asked for as events");
+  }
   return conversation;
+}
+
+/// As they are: ChatPrompt evens them out.
+Result<Conversation> with_any_messages(Conversation conversation,
+                                       const std::vector<ChatMessage>& messages, bool special) {
+  for (ChatMessage message : messages) {
+    message.special = message.special || special;
+    conversation.add(std::move(message));
+  }
+  const std::vector<ChatMessage>& all = conversation.messages();
+  const bool goes_on = !all.empty() && all.back().role == "assistant" && all.back().calls.empty();
+  if (goes_on || conversation.awaits_answer()) return conversation;
+  return make_error(ErrorCode::kInvalidArgument,
+                    "the last message must be from the user or a tool, or an answer of the "
+                    "assistant's that goes on");
 }
 
 }  // namespace
@@ -56,9 +81,14 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   PUMICE_TRY(request.drafter, drafter_of(input.speculation));
   const bool answers =
       input.text.empty() && input.tokens.empty() && conversation.said.awaits_answer();
-  PUMICE_TRY_STATUS(input.messages.empty() && !answers
-                        ? add_text(input, conversation, prepared)
-                        : add_messages(input, conversation, prepared));
+  const bool has_messages = !input.messages.empty() || answers;
+  if (input.answer && !has_messages) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "only the answer to messages can be told apart into events");
+  }
+  PUMICE_TRY_STATUS(!has_messages   ? add_text(input, conversation, prepared)
+                    : !input.answer ? add_messages(input, conversation, prepared)
+                                    : add_reply(input, conversation, prepared));
   if (request.prompt.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
   }
@@ -109,12 +139,16 @@ Status Host::add_text(const RequestInput& input, const OpenConversation& convers
     prompt.insert(prompt.end(), tokens.begin(), tokens.end());
   }
   if (!conversation.tokens.empty()) make_room(input.max_new_tokens, prompt);
-  if (goes_on) go_on(conversation, prepared);
-  return {};
+  return goes_on ? go_on(conversation, prepared) : Status();
 }
 
 /// The prompt is the conversation's: what comes is more of its last answer.
-void Host::go_on(const OpenConversation& conversation, Prepared& prepared) const {
+Status Host::go_on(const OpenConversation& conversation, Prepared& prepared) const {
+  const std::vector<ChatMessage>& said = conversation.said.messages();
+  if (!said.empty() && (!said.back().calls.empty() || !said.back().reasoning.empty())) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the last answer was told apart into reasoning and calls and cannot go on");
+  }
   GenerationRequest& request = prepared.request;
   OpenRequest& record = prepared.record;
   record.last = conversation.last;
@@ -129,11 +163,12 @@ void Host::go_on(const OpenConversation& conversation, Prepared& prepared) const
     const size_t n_bytes = text_of(std::span(request.prompt).last(record.n_streamed)).size();
     record.given_bytes = n_bytes - std::min(n_held, n_bytes);
   }
-  if (conversation.said.messages().empty()) return;
-  record.answer = conversation.said.messages().back().content;
+  if (said.empty()) return {};
+  record.answer = said.back().content;
   record.answer.resize(record.answer.size() - std::min(n_held, record.answer.size()));
   record.said = conversation.said;
   record.said->take_back_answer();
+  return {};
 }
 
 Status Host::add_messages(const RequestInput& input, const OpenConversation& conversation,
@@ -145,21 +180,63 @@ Status Host::add_messages(const RequestInput& input, const OpenConversation& con
   const ModelTexts& texts = model_->texts();
   if (!texts.format->ok()) return texts.format->error();
   PUMICE_TRY(Conversation said, with_messages(conversation.said, input.messages, input.special));
-  // Without a number a quarter of the context is the answer's.
-  const uint32_t wanted = input.answer_room_tokens != 0 ? input.answer_room_tokens
-                          : input.max_new_tokens != 0   ? input.max_new_tokens
-                                                        : window_ / 4;
-  const uint32_t room = window_ - std::clamp(wanted, 1u, std::max(window_ / 2, 1u));
   PUMICE_TRY(FittedPrompt fitted, fit_prompt(said, **texts.format, *texts.tokenizer,
-                                             {.max_tokens = room,
-                                              .forget = forgets_messages_,
-                                              .n_forgotten = conversation.n_forgotten}));
+                                             fit_options(input, conversation)));
   prepared.request.prompt = std::move(fitted.tokens);
   prepared.record.n_forgotten = static_cast<uint32_t>(fitted.n_forgotten);
   prepared.begins_reasoning = ReasoningSplitter::is_open(fitted.text);
   if (prepared.begins_reasoning) prepared.record.answer = "<think>\n";
   prepared.record.said = std::move(said);
   return {};
+}
+
+/// Messages with tools, whose answer is told apart.
+Status Host::add_reply(const RequestInput& input, const OpenConversation& conversation,
+                       Prepared& prepared) const {
+  if (conversation.said.messages().empty() && !conversation.tokens.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "this session began with text or tokens and cannot continue with messages");
+  }
+  const std::shared_ptr<const Tokenizer>& tokenizer = model_->texts().tokenizer;
+  const Result<ChatPrompt>& prompt = model_->texts().prompt->get();
+  if (!prompt.ok()) return prompt.error();
+  PUMICE_TRY(Conversation said,
+             with_any_messages(conversation.said, input.messages, input.special));
+  const auto render = [&](std::span<const ChatMessage> messages) {
+    return prompt->render({.messages = {messages.begin(), messages.end()},
+                           .tools = input.answer->tools.get(),
+                           .variables = input.answer->variables},
+                          *tokenizer);
+  };
+  PUMICE_TRY(FittedPrompt fitted,
+             fit_prompt(said, render, *tokenizer, fit_options(input, conversation)));
+  OpenRequest& record = prepared.record;
+  prepared.request.prompt = std::move(fitted.tokens);
+  record.n_forgotten = static_cast<uint32_t>(fitted.n_forgotten);
+  prepared.begins_reasoning = prompt->begins_reasoning(fitted.text);
+  // Ids differ between a conversation's answers, and are the same when it is asked again.
+  constexpr uint64_t kOdd = 0xD1342543DE82EF95u;
+  AnswerOptions options{
+      .begins_reasoning = prepared.begins_reasoning,
+      .id_seed = prepared.request.sampling.seed + kOdd * prepared.request.prompt.size()};
+  if (input.answer->tools != nullptr) options.tools = input.answer->tools;
+  const ChatMessage last = said.messages().back();
+  const bool goes_on = last.role == "assistant";
+  record.reply = std::make_shared<Reply>(tokenizer, prompt->answers(), options,
+                                         goes_on ? last : ChatMessage());
+  if (goes_on) said.remove_last();
+  record.said = std::move(said);
+  return {};
+}
+
+FitOptions Host::fit_options(const RequestInput& input,
+                             const OpenConversation& conversation) const {
+  // Without a number a quarter of the context is the answer's.
+  const uint32_t wanted = input.answer_room_tokens != 0 ? input.answer_room_tokens
+                          : input.max_new_tokens != 0   ? input.max_new_tokens
+                                                        : window_ / 4;
+  const uint32_t room = window_ - std::clamp(wanted, 1u, std::max(window_ / 2, 1u));
+  return {.max_tokens = room, .forget = forgets_messages_, .n_forgotten = conversation.n_forgotten};
 }
 
 /// A conversation whose text outgrew a context that shifts loses older text, as a request would.

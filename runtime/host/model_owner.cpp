@@ -7,22 +7,53 @@
 namespace pumice::host {
 namespace {
 
-Result<ChatFormat> format_of(const GgufFile& file, const Vocabulary& vocabulary,
-                             const std::optional<std::string>& chat_template) {
-  if (chat_template) return ChatFormat::create(*chat_template, vocabulary);
-  if (file.find(kChatTemplateKey) == nullptr) return ChatFormat();
+/// Nothing: the file has none.
+Result<std::optional<std::string>> template_of(const GgufFile& file) {
+  if (file.find(kChatTemplateKey) == nullptr) return std::optional<std::string>();
   PUMICE_TRY(const std::string_view source, file.get<std::string_view>(kChatTemplateKey));
-  return ChatFormat::create(source, vocabulary);
+  return std::optional<std::string>(source);
+}
+
+Result<ChatFormat> format_of(const Result<std::optional<std::string>>& source,
+                             const Vocabulary& vocabulary) {
+  if (!source.ok()) return source.error();
+  return *source ? ChatFormat::create(**source, vocabulary) : ChatFormat();
 }
 
 }  // namespace
 
+LateChatPrompt::LateChatPrompt(std::string source, std::shared_ptr<const Tokenizer> tokenizer,
+                               std::string architecture, std::string answers)
+    : source_(std::move(source)),
+      tokenizer_(std::move(tokenizer)),
+      architecture_(std::move(architecture)),
+      answers_(std::move(answers)) {}
+
+const Result<ChatPrompt>& LateChatPrompt::get() const {
+  std::call_once(once_, [&] {
+    if (source_.empty()) {
+      prompt_ = make_error(ErrorCode::kInvalidArgument,
+                           "the model has no chat template, so it knows neither tools nor roles");
+    } else {
+      prompt_ = ChatPrompt::create(source_, tokenizer_->vocabulary(), architecture_, answers_);
+    }
+  });
+  return *prompt_;
+}
+
 Result<ModelTexts> ModelTexts::read(const GgufFile& file,
-                                    const std::optional<std::string>& chat_template) {
+                                    const std::optional<std::string>& chat_template,
+                                    const std::string& answers) {
   PUMICE_TRY(Tokenizer tokenizer, load_tokenizer(file));
   ModelTexts texts{.tokenizer = std::make_shared<const Tokenizer>(std::move(tokenizer))};
-  texts.format = std::make_shared<const Result<ChatFormat>>(
-      format_of(file, texts.tokenizer->vocabulary(), chat_template));
+  const Result<std::optional<std::string>> source =
+      chat_template ? Result<std::optional<std::string>>(chat_template) : template_of(file);
+  texts.format =
+      std::make_shared<const Result<ChatFormat>>(format_of(source, texts.tokenizer->vocabulary()));
+  const auto architecture = file.get_or<std::string_view>("general.architecture", "");
+  texts.prompt = std::make_shared<const LateChatPrompt>(
+      source.ok() ? source->value_or("") : "", texts.tokenizer,
+      std::string(architecture.ok() ? *architecture : ""), answers);
   texts.constraints = std::make_shared<ConstraintCompiler>(texts.tokenizer);
   return texts;
 }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "answers/chat_prompt.hpp"
 #include "base/result.hpp"
 #include "constraints/constraint_compiler.hpp"
 #include "format/gguf.hpp"
@@ -20,16 +22,39 @@ namespace pumice::host {
 /// Where a model's file has its template, if it has one.
 constexpr std::string_view kChatTemplateKey = "tokenizer.chat_template";
 
+/// A ChatPrompt that is made when it is first asked for, as that tries what the template does. Any
+/// thread.
+class LateChatPrompt {
+ public:
+  /// `source`: the template, empty if there is none. `answers`: how answers are written, by name;
+  /// empty: as the template shows.
+  LateChatPrompt(std::string source, std::shared_ptr<const Tokenizer> tokenizer,
+                 std::string architecture, std::string answers);
+  /// Errors: kInvalidArgument: there is no template; those of ChatPrompt::create.
+  const Result<ChatPrompt>& get() const;
+
+ private:
+  const std::string source_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;
+  const std::string architecture_;
+  const std::string answers_;
+  mutable std::once_flag once_;
+  mutable std::optional<Result<ChatPrompt>> prompt_;
+};
+
 /// How a model's file turns text into tokens, and messages into prompts.
 struct ModelTexts {
   std::shared_ptr<const Tokenizer> tokenizer;
   /// Or why messages cannot be prompts: the template is not understood.
   std::shared_ptr<const Result<ChatFormat>> format;
+  std::shared_ptr<const LateChatPrompt> prompt = {};
   std::shared_ptr<ConstraintCompiler> constraints = {};  ///< of the tokenizer
 
-  /// `chat_template`: instead of the file's own. Errors: load_tokenizer's.
+  /// `chat_template`: instead of the file's own. `answers`: LateChatPrompt's. Errors:
+  /// load_tokenizer's.
   static Result<ModelTexts> read(const GgufFile& file,
-                                 const std::optional<std::string>& chat_template = {});
+                                 const std::optional<std::string>& chat_template = {},
+                                 const std::string& answers = {});
 };
 
 /// Any thread.

@@ -16,6 +16,7 @@ constexpr size_t kMaxSavedBytes = 64 << 20;  // far beyond what any model reads
 constexpr std::string_view kSystem = "system";
 constexpr std::string_view kUser = "user";
 constexpr std::string_view kAssistant = "assistant";
+constexpr std::string_view kTool = "tool";
 constexpr std::string_view kOpen = "<think>";
 constexpr std::string_view kClose = "</think>";
 constexpr std::string_view kBlanks = " \t\r\n";
@@ -119,17 +120,18 @@ Result<Conversation> Conversation::parse(std::string_view json, bool special) {
     return bad("it is not a JSON object with an array \"messages\"");
   }
   Conversation conversation;
-  for (const Json& message : root["messages"]) {
-    if (!message.is_object() || !message.contains("role") || !message["role"].is_string() ||
-        !message.contains("content") || !message["content"].is_string()) {
-      return bad("a message is not an object with texts \"role\" and \"content\"");
-    }
-    const auto role = message["role"].get<std::string>();
+  for (const Json& json_message : root["messages"]) {
+    Result<ChatMessage> message = read_message(json_message);
+    if (!message.ok()) return bad(message.error().message);
+    const std::string& role = message->role;
     const std::vector<ChatMessage>& so_far = conversation.messages_;
+    const bool after_result = !so_far.empty() && is_from(so_far.back(), kTool);
+    const bool after_calls = !so_far.empty() && !so_far.back().calls.empty();
     const bool after_user = !so_far.empty() && is_from(so_far.back(), kUser);
     const bool fits = role == kSystem      ? so_far.empty()
                       : role == kUser      ? !after_user
-                      : role == kAssistant ? after_user
+                      : role == kAssistant ? after_user || after_result
+                      : role == kTool      ? after_calls || after_result
                                            : false;
     if (!fits) {
       return bad(
@@ -137,16 +139,15 @@ Result<Conversation> Conversation::parse(std::string_view json, bool special) {
                       "user's and the assistant's in turn",
                       so_far.size() + 1, printable(role, 40)));
     }
-    conversation.messages_.push_back({role, message["content"].get<std::string>(), special});
+    message->special = special;
+    conversation.add(*std::move(message));
   }
   return conversation;
 }
 
 std::string Conversation::to_json() const {
   Json messages = Json::array();
-  for (const ChatMessage& message : messages_) {
-    messages.push_back({{"role", message.role}, {"content", message.content}});
-  }
+  for (const ChatMessage& message : messages_) messages.push_back(message_json(message));
   return Json{{"messages", messages}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -157,22 +158,26 @@ std::string Conversation::system() const {
 void Conversation::set_system(std::string text, bool special) {
   if (!messages_.empty() && is_from(messages_.front(), kSystem)) messages_.erase(messages_.begin());
   if (!text.empty()) {
-    messages_.insert(messages_.begin(), {std::string(kSystem), std::move(text), special});
+    messages_.insert(
+        messages_.begin(),
+        {.role = std::string(kSystem), .content = std::move(text), .special = special});
   }
 }
 
 bool Conversation::awaits_answer() const {
-  return !messages_.empty() && is_from(messages_.back(), kUser);
+  return !messages_.empty() &&
+         (is_from(messages_.back(), kUser) || is_from(messages_.back(), kTool));
 }
 
 bool Conversation::take_back_answer() {
   if (n_questions() == 0) return false;
-  while (!is_from(messages_.back(), kUser)) messages_.pop_back();
+  while (!awaits_answer()) messages_.pop_back();
   return true;
 }
 
 bool Conversation::undo() {
-  if (!take_back_answer()) return false;
+  if (n_questions() == 0) return false;
+  while (!is_from(messages_.back(), kUser)) messages_.pop_back();
   messages_.pop_back();
   return true;
 }
@@ -196,10 +201,10 @@ namespace {
 /// Prompts of a conversation without its oldest exchanges.
 class PromptMaker {
  public:
-  PromptMaker(const Conversation& conversation, const ChatFormat& format,
+  PromptMaker(const Conversation& conversation, const RenderMessages& render,
               const Tokenizer& tokenizer)
       : messages_(conversation.messages()),
-        format_(format),
+        render_(render),
         tokenizer_(tokenizer),
         questions_(questions_of(messages_)) {}
 
@@ -217,7 +222,7 @@ class PromptMaker {
       remembered.insert(remembered.end(), begin + static_cast<ptrdiff_t>(questions_[n_forgotten]),
                         messages_.end());
     }
-    PUMICE_TRY(RenderedPrompt rendered, format_.render(remembered, tokenizer_));
+    PUMICE_TRY(RenderedPrompt rendered, render_(remembered));
     FittedPrompt prompt{.n_forgotten = n_forgotten, .n_rendered = n_rendered_};
     PUMICE_TRY(prompt.tokens, ChatFormat::encode(tokenizer_, rendered));
     prompt.text = std::move(rendered.text);
@@ -247,7 +252,7 @@ class PromptMaker {
 
  private:
   const std::vector<ChatMessage>& messages_;
-  const ChatFormat& format_;
+  const RenderMessages& render_;
   const Tokenizer& tokenizer_;
   std::vector<size_t> questions_;
   size_t n_rendered_ = 0;
@@ -259,8 +264,16 @@ class PromptMaker {
 // far too long, as the first of a long conversation may be, its size tells where to go on.
 Result<FittedPrompt> fit_prompt(const Conversation& conversation, const ChatFormat& format,
                                 const Tokenizer& tokenizer, const FitOptions& options) {
+  return fit_prompt(
+      conversation,
+      [&](std::span<const ChatMessage> messages) { return format.render(messages, tokenizer); },
+      tokenizer, options);
+}
+
+Result<FittedPrompt> fit_prompt(const Conversation& conversation, const RenderMessages& render,
+                                const Tokenizer& tokenizer, const FitOptions& options) {
   constexpr size_t kMostBytesPerToken = 16;  // nearly
-  PromptMaker maker(conversation, format, tokenizer);
+  PromptMaker maker(conversation, render, tokenizer);
   const size_t most = options.forget ? maker.most_forgotten() : 0;
   size_t guess =
       std::max(options.n_forgotten, maker.forgotten_for(kMostBytesPerToken * options.max_tokens));

@@ -18,15 +18,36 @@
 
 namespace pumice {
 
+/// That the assistant wants a function to be called.
+struct ToolCall {
+  std::string id;
+  std::string name;
+  std::string arguments;  ///< a JSON object
+
+  bool operator==(const ToolCall&) const = default;
+};
+
 struct ChatMessage {
-  std::string role;  ///< "system", "user" or "assistant"
-  std::string content;
-  /// Spellings of control tokens ("<|im_end|>") in the content are these tokens. Only for texts of
-  /// whom you trust to write the template's own marks; otherwise they stay text.
+  std::string role;  ///< "system", "developer", "user", "assistant" or "tool"
+  std::string content = {};
+  std::string reasoning = {};        ///< of the assistant, where it is known apart from the content
+  std::vector<ToolCall> calls = {};  ///< likewise
+  /// Of a tool's result: which call it answers; empty: the first that has none yet.
+  std::string call_id = {};
+  /// Spellings of control tokens ("<|im_end|>") in it are these tokens. Only for texts of whom you
+  /// trust to write the template's own marks; otherwise they stay text.
   bool special = false;
 
   bool operator==(const ChatMessage&) const = default;
 };
+
+/// As OpenAI's `messages` are: {"role", "content", "reasoning_content", "tool_calls",
+/// "tool_call_id"}. A content may be null beside calls, or a list of texts; `reasoning` is read too.
+/// Errors (kInvalidArgument): what is wrong with it; roles are not checked.
+Result<ChatMessage> read_message(const nlohmann::ordered_json& json);
+nlohmann::ordered_json message_json(const ChatMessage& message);
+/// [{"id", "type": "function", "function": {"name", "arguments"}}, …]
+nlohmann::ordered_json calls_json(std::span<const ToolCall> calls);
 
 /// How messages become tokens: by a chat template or, plainly, one after the other, which a model
 /// that is no chat model continues. Copyable; any number of threads may encode.
@@ -61,7 +82,8 @@ class ChatFormat {
   std::string eos_;
 };
 
-/// Messages in turns: perhaps one of the system's, then the user's and the assistant's. One thread.
+/// Messages in turns: perhaps one of the system's, then the user's and the assistant's, and behind
+/// calls of the assistant's the tools' results. One thread.
 class Conversation {
  public:
   /// As the file of `to_json` has it; `special` of every message as given. Errors (kBadFile): what
@@ -75,16 +97,18 @@ class Conversation {
   void set_system(std::string text, bool special = false);
 
   void ask(std::string text, bool special = false) {
-    messages_.push_back({"user", std::move(text), special});
+    add({.role = "user", .content = std::move(text), .special = special});
   }
   void answer(std::string text, bool special = false) {
-    messages_.push_back({"assistant", std::move(text), special});
+    add({.role = "assistant", .content = std::move(text), .special = special});
   }
-  /// Whether the last message is a question.
+  void add(ChatMessage message) { messages_.push_back(std::move(message)); }
+  void remove_last() { messages_.pop_back(); }
+  /// Whether the last message is a question, or a tool's result.
   bool awaits_answer() const;
   /// Without the last question and what followed it. False: there is none.
   bool undo();
-  /// Without what followed the last question. False: there is no question.
+  /// Without the last answer: what is left awaits one. False: there is no question.
   bool take_back_answer();
   void clear();
   size_t n_questions() const;
@@ -111,7 +135,10 @@ struct FitOptions {
   /// rendered once or twice, with any other a number of times that grows as its logarithm.
   size_t n_forgotten = 0;
 };
+using RenderMessages = std::function<Result<RenderedPrompt>(std::span<const ChatMessage>)>;
 /// Errors: kDoesNotFit, with the numbers; those of `render` and `encode`.
+Result<FittedPrompt> fit_prompt(const Conversation& conversation, const RenderMessages& render,
+                                const Tokenizer& tokenizer, const FitOptions& options);
 Result<FittedPrompt> fit_prompt(const Conversation& conversation, const ChatFormat& format,
                                 const Tokenizer& tokenizer, const FitOptions& options);
 

@@ -145,6 +145,19 @@ TEST(Answers, ACallThatBreaksOffKeepsWhatThereWas) {
       "|weather{\"city\": null}!| no}}</tool_call>|1");
 }
 
+/// The byte that breaks the arguments is also what ends the name, or the number, before it.
+TEST(Answers, WhatTheBreakEndsIsNotLost) {
+  const std::string long_key(300, 'k');
+  EXPECT_EQ(golden("mistral", "[TOOL_CALLS]weather[ARGS]{city[", 1),
+            "|weather{\"city\": null}!|[|1");
+  EXPECT_EQ(golden("mistral", "[TOOL_CALLS]weather[ARGS]{\"days\": 5 x", 1),
+            "|weather{\"days\": 5 }!|x|1");
+  EXPECT_EQ(golden("mistral", "[TOOL_CALLS]weather[ARGS]{" + long_key, 1),
+            "|weather{\"" + long_key.substr(0, 256) + "\": null}!|" + long_key.substr(256) + "|1");
+  EXPECT_EQ(golden("hermes", "<tool_call>{\"name\": \"weather\", \"arguments\": {\"days\": 5]", 1),
+            "|weather{\"days\": 5}!|]|1");
+}
+
 TEST(Answers, ReasoningMayHaveBegunInThePrompt) {
   AnswerOptions options{.tools = test_tools(), .begins_reasoning = true};
   EXPECT_EQ(golden("hermes", "Hm <tool_call>?\n</think>\n\nYes", 0, options),

@@ -2,9 +2,7 @@
 # Builds the fuzzers and runs each for a while from its corpus, two at a time.
 #
 #   tests/fuzz/run.sh [SECONDS] [NAME…]      60 seconds each, half of it for command_line: gguf tokenizer template
-#                                            jinja serve api command_line
-#   tests/fuzz/run.sh SECONDS answers        by name until its first finding is repaired: a key of an object in
-#                                            Gemma's syntax that is too long leaves arguments that are no JSON
+#                                            jinja serve answers api command_line
 #
 # A finding is an input that crashes, breaks a promise, leaks, or takes over ten seconds or too much
 # memory. It is kept in build/asan/findings; `build/asan/tests/fuzz/fuzz_NAME FILE` shows it again. New inputs are not
@@ -15,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 seconds=${1:-60}
 shift || true
 names=("$@")
-[[ $# -gt 0 ]] || names=(gguf tokenizer template jinja serve api command_line)
+[[ $# -gt 0 ]] || names=(gguf tokenizer template jinja serve answers api command_line)
 shared=${PUMICE_SHARED_DIR:-../shared}
 
 probe=$(mktemp -d)

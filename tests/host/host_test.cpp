@@ -22,19 +22,22 @@ namespace {
 struct Answer {
   std::string text;
   std::vector<TokenId> tokens;
+  std::vector<AnswerEvent> events;
   Status status;
   Ending ending;
 };
 
 class HostTest : public ::testing::Test {
  protected:
-  void SetUp() override {
+  void SetUp() override { load({}); }
+  /// With that template.
+  void load(const std::optional<std::string>& chat_template) {
     PUMICE_REQUIRE_DEVICE(device);
     const auto path = test::shared_path("models/stories260K.gguf");
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
     const Result<GgufFile> file = GgufFile::open(path);
     ASSERT_TRUE(file.ok()) << file.error().message;
-    Result<ModelTexts> texts = ModelTexts::read(*file);
+    Result<ModelTexts> texts = ModelTexts::read(*file, chat_template);
     ASSERT_TRUE(texts.ok()) << texts.error().message;
     auto owner = std::make_shared<DeviceOwner>(
         device, OpenOptions(),
@@ -70,6 +73,7 @@ class HostTest : public ::testing::Test {
         if (event->request != request->id) continue;
         answer.text += event->text;
         if (event->token) answer.tokens.push_back(*event->token);
+        for (AnswerEvent& one : event->answer) append_event(std::move(one), answer.events);
         if (event->kind != Event::Kind::kFinished) continue;
         answer.status = event->status;
         answer.ending = std::move(*event->ending);
@@ -134,6 +138,55 @@ TEST_F(HostTest, AConversationIsWhatWasSaidAndCanBeSetBack) {
   const Result<Submitted> nothing = host_->submit(id, {});
   ASSERT_FALSE(nothing.ok());
   EXPECT_EQ(nothing.error().code, ErrorCode::kInvalidArgument);
+}
+
+constexpr std::string_view kWithTools =
+    "{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}{{ m.role }}: "
+    "{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}"
+    "</tool_call>{% endfor %}\n{% endfor %}assistant: {% if enable_thinking %}<think>\n{% endif %}";
+
+TEST_F(HostTest, AnswersAreToldApartAndRememberedSo) {
+  load(std::string(kWithTools));
+  make_host({}, {.context_tokens = 512, .greedy_only = true});
+  const ConversationId id = open();
+  const AnswerInput tools{
+      .tools = std::make_shared<const Tools>(Tools::parse(R"([{"name": "weather"}])").value())};
+  // The model goes on with a call that the prompt began, until its text ends.
+  const std::string begun = "<tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"";
+  const Answer call = answer_of(host_->submit(
+      id,
+      {.messages = {{.role = "user", .content = "Rome?"}, {.role = "assistant", .content = begun}},
+       .answer = tools,
+       .max_new_tokens = 1}));
+  ASSERT_TRUE(call.status.ok()) << call.status.error().message;
+  ASSERT_GE(call.events.size(), 3u);
+  EXPECT_EQ(call.events[0].kind, AnswerEvent::Kind::kCallBegun);
+  EXPECT_EQ(call.events[0].text, "weather");
+  EXPECT_TRUE(call.events[1].text.starts_with("{\"city\": \"")) << call.events[1].text;
+  EXPECT_FALSE(call.events[2].complete);
+  EXPECT_EQ(host_->conversation(id)->messages().back().calls.size(), 0u) << "it broke off";
+
+  Conversation said;
+  said.ask("Rome?");
+  said.add({.role = "assistant", .calls = {{"1", "weather", "{}"}}});
+  ASSERT_TRUE(host_->set_conversation(id, said).ok());
+  EXPECT_FALSE(host_->submit(id, {.answer = tools}).ok()) << "the call has no result";
+  const Answer answer = answer_of(host_->submit(
+      id,
+      {.messages = {{.role = "tool", .content = "Rain"}}, .answer = tools, .max_new_tokens = 8}));
+  EXPECT_EQ(host_->conversation(id)->messages().back().content, answer.text);
+  EXPECT_EQ(host_->conversation(id)->messages().size(), 4u);
+  EXPECT_FALSE(host_->submit(id, asking("And?")).ok()) << "ChatFormat knows no calls";
+
+  AnswerInput thinking;
+  thinking.variables["enable_thinking"] = true;
+  RequestInput input = asking("Why?");
+  input.answer = thinking;
+  const Answer thought = answer_of(host_->submit(open(), input));
+  ASSERT_FALSE(thought.events.empty());
+  EXPECT_EQ(thought.events[0].kind, AnswerEvent::Kind::kReasoning);
+  EXPECT_EQ(host_->submit(open(), {.text = "Once", .answer = thinking}).error().code,
+            ErrorCode::kInvalidArgument);
 }
 
 TEST_F(HostTest, AConversationIsNotChangedUnderItsRequest) {

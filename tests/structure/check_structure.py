@@ -35,9 +35,9 @@ ALLOWED = {
     "shaders": {"base", "vk", "format", "sampling"},
     "models": {"base", "vk", "shaders", "format", "text", "cache", "scheduler"},
     "engine": {"base", "vk", "shaders", "format", "text", "constraints", "sampling", "cache", "scheduler", "models"},
-    "host": {"base", "vk", "shaders", "format", "text", "constraints", "sampling", "cache", "scheduler", "models", "engine"},
+    "host": {"base", "vk", "shaders", "format", "text", "answers", "constraints", "sampling", "cache", "scheduler", "models", "engine"},
     "pumice": set(),  # runtime/include/pumice: the public headers stand alone
-    "api": {"base", "vk", "format", "text", "constraints", "sampling", "scheduler", "models", "engine", "host",
+    "api": {"base", "vk", "format", "text", "answers", "constraints", "sampling", "scheduler", "models", "engine", "host",
             "pumice"},
     "bench": {"base", "vk", "shaders", "format", "text", "constraints", "sampling", "cache", "scheduler", "models",
               "engine", "host", "api", "pumice"},

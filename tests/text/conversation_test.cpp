@@ -60,6 +60,49 @@ TEST(Conversation, TheSystemsMessageIsReplacedAndStaysWhenTheRestIsCleared) {
   EXPECT_TRUE(conversation.messages().empty());
 }
 
+TEST(Conversation, CallsAndTheirResultsBelongToTheAnswer) {
+  Conversation conversation;
+  conversation.ask("Rome?");
+  conversation.add({.role = "assistant",
+                    .reasoning = "Hm.",
+                    .calls = {{"1", "weather", R"({"city": "Rome"})"}, {"2", "clock", "{}"}}});
+  EXPECT_FALSE(conversation.awaits_answer());
+  conversation.add({.role = "tool", .content = "Rain", .call_id = "1"});
+  conversation.add({.role = "tool", .content = "9:00", .call_id = "2"});
+  EXPECT_TRUE(conversation.awaits_answer());
+  conversation.answer("It rains.");
+  const Result<Conversation> back = Conversation::parse(conversation.to_json());
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(back->messages(), conversation.messages());
+  EXPECT_TRUE(conversation.take_back_answer());
+  EXPECT_EQ(conversation.messages().back().content, "9:00");
+  EXPECT_TRUE(conversation.undo());
+  EXPECT_TRUE(conversation.messages().empty());
+}
+
+TEST(Conversation, MessagesAreReadAsOpenAiHasThem) {
+  const auto message = [](const char* json) {
+    return read_message(nlohmann::ordered_json::parse(json));
+  };
+  EXPECT_EQ(message(R"({"role": "user", "content": [{"type": "text", "text": "a"},
+                       {"type": "text", "text": "b"}]})")
+                ->content,
+            "ab");
+  const auto calls =
+      message(R"({"role": "assistant", "content": null, "reasoning": "r", "tool_calls":
+      [{"id": "1", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}]})");
+  ASSERT_TRUE(calls.ok()) << calls.error().message;
+  EXPECT_EQ(calls->reasoning, "r");
+  EXPECT_EQ(calls->calls, (std::vector<ToolCall>{{"1", "f", "{\"a\":1}"}}));
+  for (const char* const bad :
+       {"[]", R"({"content": "a"})", R"({"role": "user"})", R"({"role": "user", "content": 5})",
+        R"({"role": "user", "content": [{"type": "image_url", "image_url": {}}]})",
+        R"({"role": "assistant", "tool_calls": {}})",
+        R"({"role": "assistant", "tool_calls": [{"function": {}}]})"}) {
+    EXPECT_FALSE(message(bad).ok()) << bad;
+  }
+}
+
 TEST(Conversation, ComesBackFromItsJson) {
   Conversation conversation = of_three();
   conversation.ask("\"quoted\"\n\xc3\xa9");

@@ -1,0 +1,166 @@
+#include "tools/tool_options.hpp"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/json.hpp"
+#include "base/path.hpp"
+#include "base/printable.hpp"
+#include "tools/terminal.hpp"
+
+namespace pumice::tools {
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+using Kind = AnswerEvent::Kind;
+
+constexpr size_t kMaxVariableBytes = 1 << 20;
+constexpr size_t kMaxMessagesBytes = 64 << 20;
+
+/// "NAME=VALUE"; a value that is JSON is that, another one a text.
+Status add_variable(const std::string& text, OrderedJson& variables) {
+  const size_t equals = text.find('=');
+  if (equals == 0 || equals == std::string::npos) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--template-var '{}': expected NAME=VALUE, such as enable_thinking=false",
+                      printable(text, 60));
+  }
+  const std::string value = text.substr(equals + 1);
+  const Result<OrderedJson> json = read_ordered_json(value, kMaxVariableBytes);
+  variables[text.substr(0, equals)] = json.ok() ? *json : OrderedJson(value);
+  return {};
+}
+
+nlohmann::json event_json(const AnswerEvent& event) {
+  nlohmann::json json = {{"type", answer_event_name(event.kind)}};
+  const bool is_of_call = event.kind == Kind::kCallBegun || event.kind == Kind::kArguments ||
+                          event.kind == Kind::kCallEnded;
+  if (is_of_call) json["call"] = event.call;
+  if (event.kind == Kind::kCallBegun) {
+    json["name"] = event.text;
+    json["id"] = event.id;
+  } else if (event.kind == Kind::kCallEnded) {
+    json["complete"] = event.complete;
+  } else if (event.kind == Kind::kFinish) {
+    json["calls"] = event.call;
+  } else {
+    json["text"] = event.text;
+  }
+  return json;
+}
+
+}  // namespace
+
+void ToolOptions::add_to(CLI::App& app) {
+  app.add_option("--chat-template", template_file,
+                 "Jinja template to use instead of the model's own, a file");
+  app.add_option("--tools", file,
+                 "A JSON file of functions that the model may call, as OpenAI's \"tools\"");
+  app.add_option("--tool-choice", choice, "auto: the model calls if it likes; none: it may not")
+      ->capture_default_str();
+  app.add_option("--tool-format", format,
+                 "How the model writes calls and reasoning, instead of what its template shows");
+  app.add_option("--template-var", variables,
+                 "A variable of the chat template, such as enable_thinking=false; repeatable")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("NAME=VALUE");
+}
+
+bool ToolOptions::is_used() const {
+  return !template_file.empty() || !file.empty() || !format.empty() || !variables.empty();
+}
+
+Status ToolOptions::validate() const {
+  OrderedJson ignored;
+  for (const std::string& variable : variables) PUMICE_TRY_STATUS(add_variable(variable, ignored));
+  if (choice == "auto" || choice == "none") return {};
+  return make_error(
+      ErrorCode::kInvalidArgument,
+      "--tool-choice '{}': it must be auto or none; to force a call needs constraints "
+      "on what the model writes, which calls do not have yet",
+      printable(choice, 60));
+}
+
+Result<host::AnswerInput> ToolOptions::read() const {
+  host::AnswerInput answer;
+  for (const std::string& variable : variables) {
+    PUMICE_TRY_STATUS(add_variable(variable, answer.variables));
+  }
+  if (file.empty()) return answer;
+  PUMICE_TRY(const std::string text, read_text_file(from_utf8(file)));
+  Result<Tools> tools = Tools::parse(text);
+  if (!tools.ok()) {
+    return make_error(ErrorCode::kBadFile, "{}: {}", file, tools.error().message);
+  }
+  if (choice != "none") answer.tools = std::make_shared<const Tools>(*std::move(tools));
+  return answer;
+}
+
+Result<host::ModelTexts> ToolOptions::read_texts(const GgufFile& model) const {
+  const bool from_file = !template_file.empty();
+  std::optional<std::string> chat_template;
+  if (from_file) {
+    PUMICE_TRY(chat_template, read_text_file(from_utf8(template_file)));
+  }
+  PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(model, chat_template, format));
+  if (!texts.format->ok()) {
+    const Error& error = texts.format->error();
+    return make_error(error.code, "{}: {}{}",
+                      from_file ? template_file : std::string(host::kChatTemplateKey),
+                      error.message, from_file ? "" : " (--chat-template FILE takes another)");
+  }
+  return texts;
+}
+
+Result<std::vector<ChatMessage>> read_messages_file(const std::string& file) {
+  const auto bad = [&](std::string_view what) {
+    return make_error(ErrorCode::kBadFile, "{}: {}", file, what);
+  };
+  PUMICE_TRY(const std::string text, read_text_file(from_utf8(file)));
+  const Result<OrderedJson> json = read_ordered_json(text, kMaxMessagesBytes);
+  if (!json.ok()) return bad(json.error().message);
+  const bool is_inside = json->is_object() && json->contains("messages");
+  const OrderedJson& list = is_inside ? json->at("messages") : *json;
+  if (!list.is_array() || list.empty()) return bad("it is not a list of messages");
+  std::vector<ChatMessage> messages;
+  for (const OrderedJson& one : list) {
+    Result<ChatMessage> message = read_message(one);
+    if (!message.ok()) return bad(message.error().message);
+    messages.push_back(*std::move(message));
+  }
+  return messages;
+}
+
+Result<size_t> n_prompt_tokens(const host::ModelTexts& texts,
+                               const std::vector<ChatMessage>& messages,
+                               const host::AnswerInput& answer) {
+  const Result<ChatPrompt>& prompt = texts.prompt->get();
+  if (!prompt.ok()) return prompt.error();
+  PUMICE_TRY(const RenderedPrompt rendered,
+             prompt->render(
+                 {.messages = messages, .tools = answer.tools.get(), .variables = answer.variables},
+                 *texts.tokenizer));
+  PUMICE_TRY(const std::vector<TokenId> tokens, ChatFormat::encode(*texts.tokenizer, rendered));
+  return tokens.size();
+}
+
+void add_answer(std::span<const AnswerEvent> events, nlohmann::json& json) {
+  std::string text;
+  std::string reasoning;
+  std::vector<ToolCall> calls;
+  json["events"] = nlohmann::json::array();
+  for (const AnswerEvent& event : events) {
+    if (event.kind == Kind::kText) text += event.text;
+    if (event.kind == Kind::kReasoning) reasoning += event.text;
+    if (event.kind == Kind::kCallBegun) calls.push_back({.id = event.id, .name = event.text});
+    if (event.kind == Kind::kArguments) calls.back().arguments += event.text;
+    json["events"].push_back(event_json(event));
+  }
+  json["text"] = text;
+  json["reasoning"] = reasoning;
+  json["tool_calls"] = nlohmann::json(calls_json(calls));
+}
+
+}  // namespace pumice::tools
