@@ -25,6 +25,7 @@ Status check_modes(const BenchOptions& options) {
   const std::pair<bool, const char*> modes[] = {{!options.compare.empty(), "--compare"},
                                                 {options.ops, "--ops"},
                                                 {options.serve, "--serve"},
+                                                {!options.server.url.empty(), "--server"},
                                                 {options.explain, "--explain"},
                                                 {options.layers, "--layers"},
                                                 {!levers.ab.empty(), "--ab"},
@@ -44,6 +45,7 @@ Status bench(BenchOptions options) {
   PUMICE_TRY_STATUS(check_modes(options));
   if (!options.compare.empty()) return bench_compare(options);
   if (options.ops) return bench_ops(options);
+  if (!options.server.url.empty()) return bench_server(options);
   PUMICE_TRY_STATUS(options.model.resolve());
   if (options.model.model_name().empty()) {
     PUMICE_TRY(const host::ChosenDevice chosen,
@@ -279,6 +281,8 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
   add_layers(*command, *options);
   group("Instead: several requests at once");
   add_serve(*command, *options);
+  group("Instead: a load on a server");
+  options->server.add_to(*command);
   group("Instead: beside a program that draws");
   options->frames.add_to(*command);
   group("Instead: what a choice is worth");
@@ -297,6 +301,7 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
       "  pumice bench -m model.gguf -p 512 -n 32 -d 0-16384+4096 -o jsonl\n"
       "  pumice bench -m model.gguf -p 0 -n 128 -np 1-16*2\n"
       "  pumice bench -m model.gguf --serve\n"
+      "  pumice bench --server http://127.0.0.1:8080 --clients 16 --requests 200\n"
       "  pumice bench -m model.gguf --frame-impact\n"
       "  pumice bench --ops --op 'gemv Q4_K' -o json\n"
       "  pumice bench --explain --no-measure --synthetic llama-8b:Q4_K -p 512 -n 128 -d 0,8192\n"

@@ -26,6 +26,26 @@ struct FrameFlags {
   void add_to(CLI::App& command);
 };
 
+/// Of --server.
+struct ServerFlags {
+  std::string url;  ///< empty: not asked for
+  uint32_t n_clients = 8;
+  uint32_t n_requests = 100;
+  double rate = 0;
+  double speed_up = 1;
+  std::string trace;
+  uint32_t n_prefixes = 4;
+  uint32_t prefix_tokens = 256;
+  uint32_t prompt_tokens = 64;
+  uint32_t output_tokens = 64;
+  uint64_t seed = 1;
+  std::string model;
+  std::string api_key;
+  std::string goodput;
+
+  void add_to(CLI::App& command);
+};
+
 /// Of the modes that say what a choice is worth.
 struct LeverOptions {
   std::vector<std::string> ab;  ///< configurations, if any
@@ -40,6 +60,7 @@ struct BenchOptions {
   bool serve = false;
   LeverOptions levers;
   FrameFlags frames;
+  ServerFlags server;
   uint32_t n_streams = 4;
   uint32_t long_prompt_tokens = 0;
   double tpot_target_ms = 0;
@@ -95,6 +116,9 @@ Status bench_ops(const BenchOptions& options);
 
 /// --serve. Errors: kInternal also if KV blocks leaked.
 Status bench_serve(const BenchOptions& options);
+
+/// --server. Errors: kBadFile if no request was answered.
+Status bench_server(const BenchOptions& options);
 
 /// --frame-impact. What was measured before an error is printed.
 Status bench_frames(const BenchOptions& options);

@@ -11,7 +11,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 default_rows=(format shell gpu-lavapipe-22 gpu-lavapipe-26 gpu-swiftshader floor withdrawn
-  subgroup-16 validation matrix-cores compile asan fuzz slow)
+  subgroup-16 validation matrix-cores compile asan fuzz clients slow)
 # validation runs on lavapipe-25 what gpu-lavapipe-25 runs, and more.
 other_rows=(gpu-lavapipe-25 mutations subgroup-4 validation-26 compile-more tidy tidy-tests tsan)
 jobs=$(nproc)
@@ -149,6 +149,9 @@ run_row() {
       # On a device, the two tests that take every path of the engine; the rest would say it again.
       test_on lavapipe-25 asan -R '^test_(reuse|invariance)$' ;;
     fuzz) tests/fuzz/run.sh 60 ;;
+    clients)
+      build release pumice
+      tests/clients/run.sh ;;
     tsan)
       sanitizer_environment
       test_on system tsan -L unit
