@@ -180,8 +180,8 @@ Status Host::add_messages(const RequestInput& input, const OpenConversation& con
   const ModelTexts& texts = model_->texts();
   if (!texts.format->ok()) return texts.format->error();
   PUMICE_TRY(Conversation said, with_messages(conversation.said, input.messages, input.special));
-  PUMICE_TRY(FittedPrompt fitted, fit_prompt(said, **texts.format, *texts.tokenizer,
-                                             fit_options(input, conversation)));
+  PUMICE_TRY(FittedPrompt fitted,
+             fit_prompt(said, **texts.format, *texts.tokenizer, fit_options(input, conversation)));
   prepared.request.prompt = std::move(fitted.tokens);
   prepared.record.n_forgotten = static_cast<uint32_t>(fitted.n_forgotten);
   prepared.begins_reasoning = ReasoningSplitter::is_open(fitted.text);
