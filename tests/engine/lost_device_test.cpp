@@ -197,13 +197,19 @@ TEST_F(LostDevice, ThatEndsASubmissionItDidNotCarryOutChangesNoToken) {
   EXPECT_EQ(told, wanted);
   const uint64_t n_submissions = VulkanFaults::n_calls();
   ASSERT_GT(n_submissions, 10u);
-  for (uint32_t seed = 0; seed < 8; ++seed) {
+  int n_cancelled = 0;
+  for (uint32_t seed = 0; n_cancelled < 8 && seed < 64; ++seed) {
     random.seed(seed);
     VulkanFaults::arm(Kind::kCancelled, random() % (n_submissions / 2));
     told.clear();
-    EXPECT_EQ(run(**engine, recovery, random, told), 1) << "seed " << seed;
+    const int n_lost = run(**engine, recovery, random, told);
+    // How many submissions a run makes depends on how busy the machine is.
+    const int n_struck = VulkanFaults::struck().empty() ? 0 : 1;
+    EXPECT_EQ(n_lost, n_struck) << "seed " << seed;
     EXPECT_EQ(told, wanted) << "seed " << seed;
+    n_cancelled += n_struck;
   }
+  EXPECT_EQ(n_cancelled, 8);
   VulkanFaults::disarm();
 }
 
