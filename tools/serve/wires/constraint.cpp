@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string_view>
 
 #include "constraints/fuel.hpp"
 #include "constraints/gbnf.hpp"
@@ -227,8 +228,9 @@ void read_constraint(Fields& fields, ConstraintWish& wish) {
                                                 {"choice", Kind::kChoice},
                                                 {"grammar", Kind::kGbnf}};
   for (const auto& [name, value] : outputs->items()) {
-    const auto* const it = std::find_if(std::begin(kinds), std::end(kinds),
-                                        [&](const auto& kind) { return kind.first == name; });
+    const auto* const it = std::ranges::find(kinds, std::string_view(name), [](const auto& kind) {
+      return std::string_view(kind.first);
+    });
     const std::string field = "structured_outputs." + name;
     if (value.is_null()) continue;
     if (name == "json_object" && value == true) {
