@@ -236,8 +236,10 @@ TEST_F(Constrained, PollsOfAnyBudgetProfilesAndSettlingChangeNothing) {
     }
     for (size_t i = 0; i < ids.size(); ++i) EXPECT_EQ(said[ids[i]].tokens, expected[i]) << i;
   }
-  const auto profiled = engine({.n_sequences = 5, .profile = true});
-  expect_tokens(say(*profiled, requests), expected);
+  if (pipelines_->device()->plan().timestamp_valid_bits > 0) {
+    const auto profiled = engine({.n_sequences = 5, .profile = true});
+    expect_tokens(say(*profiled, requests), expected);
+  }
   // Saving waits for all that is queued, sampling that waits for masks included.
   const auto settled = engine({.n_sequences = 5});
   expect_tokens(say(*settled, requests,
