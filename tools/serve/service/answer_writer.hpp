@@ -34,6 +34,8 @@ struct ChoicePiece {
 };
 
 enum class Finish : uint8_t { kStop, kStopString, kLength, kToolCalls };
+/// As OpenAI has it, in answers and metrics.
+std::string_view finish_name(Finish finish);
 
 struct ChoiceEnd {
   Finish finish = Finish::kStop;

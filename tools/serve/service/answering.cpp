@@ -4,14 +4,6 @@
 #include <utility>
 
 namespace pumice::serve {
-namespace {
-
-Finish finish_of(EndReason reason, uint32_t n_calls) {
-  if (n_calls > 0) return Finish::kToolCalls;
-  if (reason == EndReason::kStopString) return Finish::kStopString;
-  const bool is_full = reason == EndReason::kLength || reason == EndReason::kWindow;
-  return is_full ? Finish::kLength : Finish::kStop;
-}
 
 std::string_view finish_name(Finish finish) {
   switch (finish) {
@@ -22,6 +14,15 @@ std::string_view finish_name(Finish finish) {
     default:
       return "stop";
   }
+}
+
+namespace {
+
+Finish finish_of(EndReason reason, uint32_t n_calls) {
+  if (n_calls > 0) return Finish::kToolCalls;
+  if (reason == EndReason::kStopString) return Finish::kStopString;
+  const bool is_full = reason == EndReason::kLength || reason == EndReason::kWindow;
+  return is_full ? Finish::kLength : Finish::kStop;
 }
 
 /// Seconds between two times of a report; 0 where one of them never came.

@@ -92,7 +92,7 @@ std::string ChatWriter::whole(std::span<const ChoiceResult> choices, const Usage
     answer["choices"].push_back({{"index", i},
                                  {"message", message_of(choices[i])},
                                  {"logprobs", log_probs_of(choices[i].tokens)},
-                                 {"finish_reason", openai_finish(choices[i].end)}});
+                                 {"finish_reason", finish_name(choices[i].end.finish)}});
   }
   answer["usage"] = openai_usage(usage);
   answer["timings"] = timings_of(usage);
@@ -157,7 +157,7 @@ std::string ChatWriter::piece(const ChoicePiece& piece) {
 }
 
 std::string ChatWriter::end_choice(uint32_t choice, const ChoiceEnd& end) {
-  return chunk(choice, Json::object(), openai_finish(end));
+  return chunk(choice, Json::object(), finish_name(end.finish));
 }
 
 std::string ChatWriter::end(const Usage& usage) {

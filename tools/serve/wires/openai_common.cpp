@@ -176,17 +176,6 @@ Json timings_of(const Usage& usage) {
           {"predicted_ms", usage.predicted_ms}};
 }
 
-std::string_view openai_finish(const ChoiceEnd& end) {
-  switch (end.finish) {
-    case Finish::kLength:
-      return "length";
-    case Finish::kToolCalls:
-      return "tool_calls";
-    default:
-      return "stop";
-  }
-}
-
 std::string new_id(std::string_view prefix) {
   std::random_device random;
   return fmt::format("{}{:08x}{:08x}{:08x}", prefix, random(), random(), random());

@@ -34,8 +34,6 @@ Json openai_error_json(const ApiError& error);
 Json openai_usage(const Usage& usage);
 /// CONVENTIONS' timings.
 Json timings_of(const Usage& usage);
-/// "stop", "length", "tool_calls".
-std::string_view openai_finish(const ChoiceEnd& end);
 /// "chatcmpl-0123…", of that prefix: no two are alike.
 std::string new_id(std::string_view prefix);
 int64_t now_s();

@@ -41,7 +41,7 @@ class CompletionWriter final : public AnswerWriter {
   std::string begin(const Usage& usage) override;
   std::string piece(const ChoicePiece& piece) override;
   std::string end_choice(uint32_t choice, const ChoiceEnd& end) override {
-    return chunk(choice, "", nullptr, openai_finish(end));
+    return chunk(choice, "", nullptr, finish_name(end.finish));
   }
   std::string end(const Usage& usage) override;
   std::string fail(const ApiError& error) override { return sse(openai_error_json(error)); }
@@ -109,7 +109,7 @@ std::string CompletionWriter::whole(std::span<const ChoiceResult> choices, const
         {{"index", i},
          {"text", (echo != nullptr ? echo->text : "") + choices[i].text},
          {"logprobs", log_probs_of(i, true, choices[i].prompt, choices[i].tokens)},
-         {"finish_reason", openai_finish(choices[i].end)}});
+         {"finish_reason", finish_name(choices[i].end.finish)}});
   }
   answer["usage"] = openai_usage(usage);
   answer["timings"] = timings_of(usage);
