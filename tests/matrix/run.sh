@@ -156,11 +156,17 @@ run_row() {
       tests/clients/run.sh ;;
     tsan)
       sanitizer_environment
-      test_on system tsan -L unit
+      # What has threads of its own; the rest would run ten times slower to say nothing.
+      test_on system tsan -R '^test_(base|unfinished_files|weights|hub|terminal|api_misuse)$'
+      # A compiled constraint that many share; masks made while the device works.
+      GTEST_FILTER='Matcher.ManyThreads*' test_on system tsan -R '^test_constraints$'
+      GTEST_FILTER='*Batch*:*Preempt*' test_on system tsan -R '^test_constrained$'
       # What threads share: a device and its pipelines, by themselves and under two engines.
       test_on system tsan -R '^test_(pipelines|sharing)$'
-      # Of the C ABI, who submits and cancels while another polls.
-      GTEST_FILTER='Engines.*' test_on system tsan -R '^test_api$' ;;
+      # Of the C ABI, who submits and cancels while another polls, and saves and restores meanwhile.
+      GTEST_FILTER='Engines.*' test_on system tsan -R '^test_api$'
+      # Connections, the host and the device of a server.
+      test_on system tsan -R '^cli_serve$' ;;
     *) echo "unknown row '$1'"; exit 2 ;;
   esac
 }

@@ -396,7 +396,7 @@ class Clients(ServeTest):
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         n = 1000 if hard == resource.RLIM_INFINITY or hard > 1200 else 500
-        body = json.dumps({"prompt": "One day", "max_tokens": 3, "stream": True, "ignore_eos": True}).encode()
+        body = json.dumps({"prompt": "One day", "max_tokens": 10, "stream": True, "ignore_eos": True}).encode()
         request = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
         connections = []
         for _ in range(n):
