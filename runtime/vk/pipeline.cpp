@@ -7,6 +7,7 @@
 #include <atomic>
 #include <chrono>
 #include <fstream>
+#include <functional>
 #include <limits>
 
 #include "base/output_file.hpp"
@@ -40,6 +41,13 @@ std::vector<char> read_file(const std::filesystem::path& path) {
 }
 
 }  // namespace
+
+/// An empty one, which is enough for drivers that compile then. Held until it has ended.
+struct PipelineLibrary::FirstDispatch {
+  Pipeline* pipeline = nullptr;
+  RecordedWork work;
+  uint64_t value = 0;  // of the device's timeline, when it has ended
+};
 
 PipelineLibrary::PipelineLibrary(std::shared_ptr<Device> device,
                                  std::filesystem::path cache_directory, uint64_t shader_hash)
@@ -340,6 +348,9 @@ Result<PipelineLibrary::Readiness> PipelineLibrary::compile_for(double budget_s,
     capture_statistics = capture_statistics_;
   }
   if (!device_->plan().quirks.compiles_at_first_dispatch) to_dispatch.clear();
+  // The longest first: every thread waits for the last one.
+  std::ranges::stable_sort(pending, std::ranges::greater(),
+                           [](const Pipeline* one) { return one->module_.words.size(); });
 
   const auto start = std::chrono::steady_clock::now();
   std::atomic<bool> has_begun{false};
@@ -349,6 +360,11 @@ Result<PipelineLibrary::Readiness> PipelineLibrary::compile_for(double budget_s,
   };
   const size_t total = pending.size() + to_dispatch.size();
   std::atomic<size_t> done{0};
+  // A driver that compiles at the first dispatch does so while the next ones are translated. Where there is a budget each
+  // is waited for, so that no more has begun than fits.
+  const bool ahead = !to_dispatch.empty() && budget_s == std::numeric_limits<double>::infinity();
+  std::mutex begun_mutex;
+  std::vector<FirstDispatch> begun;
   const auto compile_next = [&](size_t i) -> Status {
     if (!may_begin()) return {};
     PUMICE_TRY(const VkPipeline handle, compile_one(*pending[i], capture_statistics));
@@ -358,15 +374,31 @@ Result<PipelineLibrary::Readiness> PipelineLibrary::compile_for(double budget_s,
       ++compiled_count_;
     }
     if (progress) progress(++done, total);
+    if (!ahead) return {};
+    const std::lock_guard lock(begun_mutex);
+    begun.reserve(begun.size() + 1);
+    PUMICE_TRY(FirstDispatch dispatch, begin_dispatch(*pending[i]));
+    begun.push_back(std::move(dispatch));
     return {};
   };
   const auto dispatch_next = [&](size_t i) -> Status {
-    if (!to_dispatch[i]->handle_ || !may_begin()) return {};
-    PUMICE_TRY_STATUS(dispatch_nothing(*to_dispatch[i]));
+    if (!to_dispatch[i]->handle_ || to_dispatch[i]->dispatched_ || !may_begin()) return {};
+    PUMICE_TRY(const FirstDispatch dispatch, begin_dispatch(*to_dispatch[i]));
+    PUMICE_TRY_STATUS(end_dispatch(dispatch));
     if (progress) progress(++done, total);
     return {};
   };
-  PUMICE_TRY_STATUS(for_each_on_threads(pending.size(), 0, compile_next));
+  const auto end_next = [&](size_t i) -> Status {
+    PUMICE_TRY_STATUS(end_dispatch(begun[i]));
+    if (progress) progress(++done, total);
+    return {};
+  };
+  const Status compiled = for_each_on_threads(pending.size(), 0, compile_next);
+  const Status ended = for_each_on_threads(begun.size(), 1, end_next);
+  if (!compiled.ok() || !ended.ok()) {
+    if (!begun.empty()) device_->wait_idle();  // what was begun is held by this
+    return compiled.ok() ? ended.error() : compiled.error();
+  }
   PUMICE_TRY_STATUS(for_each_on_threads(to_dispatch.size(), 1, dispatch_next));
   return readiness();
 }
@@ -421,15 +453,20 @@ Result<std::vector<PipelineStatistic>> PipelineLibrary::statistics(const Pipelin
   return statistics;
 }
 
-Status PipelineLibrary::dispatch_nothing(Pipeline& pipeline) {
+Result<PipelineLibrary::FirstDispatch> PipelineLibrary::begin_dispatch(Pipeline& pipeline) {
   constexpr std::array<std::byte, Recorder::kMaxPushBytes> kZeros{};
   Recorder recorder(device_);
   recorder.dispatch_bytes(pipeline, std::span(kZeros).first(pipeline.push_bytes()), Grid{0, 1, 1},
                           {}, {}, {});
-  PUMICE_TRY(const RecordedWork work, recorder.finish());
-  PUMICE_TRY_STATUS(run(*device_, work));
+  PUMICE_TRY(RecordedWork work, recorder.finish());
+  PUMICE_TRY(const uint64_t value, submit(*device_, work));
+  return FirstDispatch{&pipeline, std::move(work), value};
+}
+
+Status PipelineLibrary::end_dispatch(const FirstDispatch& dispatch) {
+  PUMICE_TRY_STATUS(device_->wait(dispatch.value));
   const std::lock_guard lock(mutex_);
-  pipeline.dispatched_ = true;
+  dispatch.pipeline->dispatched_ = true;
   return {};
 }
 

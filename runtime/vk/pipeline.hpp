@@ -194,7 +194,9 @@ class PipelineLibrary {
   Result<VkPipelineLayout> layout_locked(uint32_t push_bytes);
   Result<VkPipeline> compile_one(const Pipeline& pipeline, bool capture_statistics) const;
   bool is_ready_locked(const Pipeline& pipeline) const;
-  Status dispatch_nothing(Pipeline& pipeline);
+  struct FirstDispatch;
+  Result<FirstDispatch> begin_dispatch(Pipeline& pipeline);
+  Status end_dispatch(const FirstDispatch& dispatch);
   std::vector<char> load_cache() const;
 
   std::shared_ptr<Device> device_;

@@ -405,10 +405,14 @@ Result<RecordedWork> Recorder::finish() {
   return work;
 }
 
-Status run(Device& device, const RecordedWork& work) {
+Result<uint64_t> submit(Device& device, const RecordedWork& work) {
   std::vector<VkCommandBuffer> commands;
   for (const RecordedWork::Segment& segment : work.segments()) commands.push_back(segment.commands);
-  PUMICE_TRY(const uint64_t value, device.submit(commands));
+  return device.submit(commands);
+}
+
+Status run(Device& device, const RecordedWork& work) {
+  PUMICE_TRY(const uint64_t value, submit(device, work));
   return device.wait(value);
 }
 

@@ -291,7 +291,10 @@ class Recorder {
   std::vector<Access> since_barrier_;
 };
 
-/// Submit all segments at once and wait for them.
+/// Submit all segments at once: the value of the device's timeline when they are done, until when
+/// the work must be kept. Errors: those of Device::submit.
+Result<uint64_t> submit(Device& device, const RecordedWork& work);
+/// The same, and wait for them.
 Status run(Device& device, const RecordedWork& work);
 
 }  // namespace pumice::vk

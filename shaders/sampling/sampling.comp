@@ -21,9 +21,17 @@ layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer Sam
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer Keys { uint v[]; };
 layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer KeyQuads { uvec4 v[]; };
 
+// A module for each part, and for rows that are all greedy and unadjusted: drivers translate the whole of a module
+// before they leave out what constants do without.
 const uint kWhole = 0;   // choose among all tokens
 const uint kSlice = 1;   // leave what a choice takes
 const uint kChoice = 2;  // choose among what slices left
+const uint part = PART;
+#ifdef GREEDY_ONLY
+const bool greedy_only = true;
+#else
+const bool greedy_only = false;
+#endif
 
 const uint kStageTopK = 0;      // by key, counting tokens
 const uint kStageTopKTies = 1;  // by id, among the last key kept
@@ -203,36 +211,21 @@ uint draw(uint lane) {
   uint code = 0;
 
   for (uint stage = kStageTopK; stage <= kStageDraw; ++stage) {
-    if (stage == kStageTopP && row.top_k <= kListSize && row.top_k < pc.n_vocab) {
-      const uint end = n_quads();
-      for (uint quad = lane; quad < end; quad += workgroup_size) {
-        uvec4 ids;
-        const uvec4 keys = load_keys(quad, ids);
-        for (uint c = 0; c < 4; ++c) {
-          const uint key = component(keys, c);
-          const uint id = component(ids, c);
-          if (key < last_key || (key == last_key && id > last_id)) continue;
-          const uint place = atomicAdd(list_size, 1);
-          list_key[place] = key;
-          list_id[place] = id;
-        }
-      }
-      barrier();
-      if (part == kSlice) return 0;
-      source = kListed;
-      n = list_size;
-    }
-    if (stage == kStageTopK && row.top_k >= pc.n_vocab) continue;
-    if (stage == kStageTopP && row.top_p_q32 == ~0u) continue;
     const bool among_ties = stage == kStageTopKTies || stage == kStageTopPTies;
-    if (among_ties && !ties) continue;
+    const bool lists = stage == kStageTopP && row.top_k <= kListSize && row.top_k < pc.n_vocab;
+    const bool narrows = among_ties              ? ties
+                         : stage == kStageTopK ? row.top_k < pc.n_vocab
+                                               : stage == kStageDraw || row.top_p_q32 != ~0u;
     const bool by_id = among_ties || stage == kStageDraw;
     const int top_shift = !by_id ? 24 : pc.n_vocab > 0x10000u ? 16 : pc.n_vocab > 0x100u ? 8 : 0;
 
     bool reached = true;
     uvec2 last_mass = uvec2(0);  // of the bin in which the target was reached
     code = 0;
-    for (int shift = top_shift; shift >= 0; shift -= 8) {
+    // Beyond the top: a round that puts the tokens kept into the list. The same loop, because drivers take long to
+    // translate it.
+    for (int shift = lists ? top_shift + 8 : top_shift; shift >= (narrows ? 0 : top_shift + 8); shift -= 8) {
+      const bool listing = shift > top_shift;
       for (uint bin = lane; bin < kBins; bin += workgroup_size) mass_low[bin] = mass_high[bin] = 0;
       barrier();
       const uint end = n_quads();
@@ -243,6 +236,12 @@ uint draw(uint lane) {
           const uint key = component(keys, c);
           const uint id = component(ids, c);
           if (key < last_key || (key == last_key && id > last_id)) continue;
+          if (listing) {
+            const uint place = atomicAdd(list_size, 1);
+            list_key[place] = key;
+            list_id[place] = id;
+            continue;
+          }
           if (among_ties && key != last_key) continue;
           const uint item = by_id ? id : ~key;
           if (shift < top_shift && item >> (shift + 8) != code) continue;
@@ -253,6 +252,12 @@ uint draw(uint lane) {
         }
       }
       barrier();
+      if (listing) {
+        if (part == kSlice) return 0;
+        source = kListed;
+        n = list_size;
+        continue;
+      }
       for (uint group = lane; group < kBins / kGroup; group += workgroup_size) {
         uvec2 sum = uvec2(0);
         for (uint bin = group * kGroup; bin < (group + 1) * kGroup; ++bin) {
@@ -297,6 +302,7 @@ uint draw(uint lane) {
       if (!reached) break;
     }
 
+    if (!narrows) continue;
     if (among_ties) {
       last_id = code;
       ties = false;
@@ -310,11 +316,11 @@ uint draw(uint lane) {
   return code;
 }
 
-bool draws() { return greedy_only == 0 && row.inverse_temperature != 0.0; }
+bool draws() { return !greedy_only && row.inverse_temperature != 0.0; }
 
 /// Whether slices leave all that choosing the row's token takes.
 bool is_left() {
-  if (greedy_only != 0) return true;
+  if (greedy_only) return true;
   const bool is_short = row.top_k <= kListSize && 2 * (row.top_k + 1) <= pc.n_vocab / pc.n_slices;
   return !counts_change && (!draws() || is_short);
 }
@@ -340,7 +346,7 @@ uint choose(uint lane, uint index) {
   const uint slice = part == kSlice ? gl_WorkGroupID.x : 0;
   const bool left = part != kWhole && is_left();
   first = index * pc.n_vocab;
-  adjusted = greedy_only == 0 && (row.counts != uvec2(0) || row.mask != uvec2(0) || row.n_bias > 0);
+  adjusted = !greedy_only && (row.counts != uvec2(0) || row.mask != uvec2(0) || row.n_bias > 0);
   source = kTokens;
   begin = part == kSlice ? slice_begin(slice) : 0;
   n = part == kSlice ? slice_begin(slice + 1) - begin : pc.n_vocab;
@@ -348,7 +354,7 @@ uint choose(uint lane, uint index) {
   if (adjusted && (part != kChoice || counts_change)) write_adjusted_keys(lane);
   if (part == kSlice && !left) return 0;
   const bool chooses_left = part == kChoice && left;
-  if (greedy_only == 0 && lane == 0) list_size = 0;  // find_best has barriers before it is used
+  if (!greedy_only && lane == 0) list_size = 0;  // find_best has barriers before it is used
   find_best(lane, chooses_left ? pc.n_slices : 0);
   uint id = best_id[0];
   if (draws() && best_key[0] > kKeyOfMinusInfinity) {
@@ -364,7 +370,7 @@ uint choose(uint lane, uint index) {
 
 void tell(uint id) {
   Uints(pc.sampled).v[row.place] = id;
-  if (greedy_only == 0 && row.counts != uvec2(0)) {
+  if (!greedy_only && row.counts != uvec2(0)) {
     const uint count = Keys(row.counts).v[id];
     if ((count & 0x7FFFFFFFu) != 0x7FFFFFFFu) Keys(row.counts).v[id] = count + 1;
   }
@@ -375,7 +381,7 @@ void main() {
   uint index = part == kSlice ? gl_WorkGroupID.y : gl_WorkGroupID.x;
   row = SamplingRows(pc.rows).v[index];
   if (row.skip != 0) return;
-  const uint last = index + (greedy_only == 0 ? row.n_followers : 0);
+  const uint last = index + (!greedy_only ? row.n_followers : 0);
   counts_change = last > index;
   if (part == kSlice && counts_change) return;
   while (true) {

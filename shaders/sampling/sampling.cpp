@@ -8,15 +8,6 @@
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
-namespace {
-
-// SamplingSpec::part
-constexpr uint32_t kWhole = 0;
-constexpr uint32_t kSlice = 1;
-constexpr uint32_t kChoice = 2;
-
-}  // namespace
-
 static_assert(sizeof(SamplingRow) == 96, "GLSL strides by this");
 
 SamplingRow sampling_row(const SamplerConstants& constants, uint64_t token_index, uint32_t place) {
@@ -56,23 +47,19 @@ Sampling::Tuning Sampling::tuned(const vk::PipelineLibrary& pipelines, uint32_t 
 
 Result<Sampling> Sampling::plan(vk::PipelineLibrary& pipelines, Variant variant,
                                 const Tuning& tuning) {
-  PUMICE_TRY(const vk::ShaderModule module, find_spirv("sampling"));
-  const bool greedy = variant == Variant::kGreedy;
-  const auto declare = [&](uint32_t part) {
-    const SamplingSpec spec{.workgroup_size = tuning.workgroup_size,
-                            .greedy_only = greedy ? 1u : 0u,
-                            .part = part,
-                            .flight = tuning.flight};
-    return declare_kernel<SamplingPush>(
-        pipelines, module, spec,
-        fmt::format("sampling{}{}", greedy ? ".greedy" : "", part == kSlice ? ".slice" : ""));
+  const SamplingSpec spec{.workgroup_size = tuning.workgroup_size, .flight = tuning.flight};
+  const std::string name = variant == Variant::kGreedy ? "sampling.greedy" : "sampling";
+  const auto declare = [&](std::string_view part,
+                           std::string_view label) -> Result<const vk::Pipeline*> {
+    PUMICE_TRY(const vk::ShaderModule module, find_spirv(fmt::format("{}.{}", name, part)));
+    return declare_kernel<SamplingPush>(pipelines, module, spec, fmt::format("{}{}", name, label));
   };
   Sampling op;
   op.n_slices_ = tuning.n_slices;
   if (tuning.n_slices > 1) {
-    PUMICE_TRY(op.slices_, declare(kSlice));
+    PUMICE_TRY(op.slices_, declare("slice", ".slice"));
   }
-  PUMICE_TRY(op.choice_, declare(tuning.n_slices > 1 ? kChoice : kWhole));
+  PUMICE_TRY(op.choice_, declare(tuning.n_slices > 1 ? "choice" : "whole", ""));
   return op;
 }
 

@@ -13,11 +13,9 @@
   FIELD(uint, n_slices) /* in two stages, else 1 */
 PUMICE_PUSH_CONSTANTS(SamplingPush, SAMPLING_PUSH)
 
-#define SAMPLING_SPEC(CONSTANT)                                                                   \
-  CONSTANT(0, uint, workgroup_size, 128) /* a power of two */                                     \
-  CONSTANT(1, uint, greedy_only, 0)      /* every row is greedy and unadjusted */                 \
-  CONSTANT(2, uint, part, 0)   /* 0: the whole, 1: a slice, 2: choosing among what slices left */ \
-  CONSTANT(3, uint, flight, 1) /* times four tokens that a lane loads at once */
+#define SAMPLING_SPEC(CONSTANT)                               \
+  CONSTANT(0, uint, workgroup_size, 128) /* a power of two */ \
+  CONSTANT(1, uint, flight, 1)           /* times four tokens that a lane loads at once */
 PUMICE_SPEC_CONSTANTS(SamplingSpec, SAMPLING_SPEC)
 
 // How one row is sampled; the numbers are those of pumice::SamplerConstants. Rows that follow one another share their
