@@ -61,12 +61,14 @@ std::vector<AnswerFormat> make_formats() {
   rows.push_back({.name = "apriel",
                   .shape = CallShape::kJson,
                   .call_open = "<tool_calls>",
-                  .call_close = "</tool_calls>"});
+                  .call_close = "</tool_calls>",
+                  .members = {.in_list = true}});
   // Qwen 3 Coder, 3.5 and later, Nemotron 3 Nano, Step 3.5.
   AnswerFormat qwen_xml = {.name = "qwen-xml",
                            .shape = CallShape::kTagged,
                            .section_open = {"<tool_call>"},
                            .section_close = {"</tool_call>"},
+                           .section_per_call = true,
                            .call_open = "<function=",
                            .call_close = "</function>",
                            .name_end = {">"},
@@ -82,8 +84,11 @@ std::vector<AnswerFormat> make_formats() {
   seed.section_open = {"<seed:tool_call>"};
   seed.section_close = {"</seed:tool_call>"};
   rows.push_back(std::move(seed));
-  rows.push_back(
-      {.name = "llama3", .shape = CallShape::kJson, .call_open = "<|python_tag|>", .bare = true});
+  rows.push_back({.name = "llama3",
+                  .shape = CallShape::kJson,
+                  .call_open = "<|python_tag|>",
+                  .bare = true,
+                  .members = {.arguments = "parameters"}});
   rows.push_back({.name = "llama4",
                   .shape = CallShape::kPython,
                   .call_open = "<|python_start|>",
@@ -93,7 +98,8 @@ std::vector<AnswerFormat> make_formats() {
                   .shape = CallShape::kJson,
                   .think_open = {"[THINK]"},
                   .think_close = "[/THINK]",
-                  .call_open = "[TOOL_CALLS]"});
+                  .call_open = "[TOOL_CALLS]",
+                  .members = {.in_list = true}});
   // Tekken v11 (with ids) and v13.
   rows.push_back({.name = "mistral",
                   .shape = CallShape::kNamed,
@@ -162,7 +168,8 @@ std::vector<AnswerFormat> make_formats() {
   rows.push_back({.name = "granite",
                   .shape = CallShape::kJson,
                   .dropped = {"<response>", "</response>"},
-                  .call_open = "<|tool_call|>"});
+                  .call_open = "<|tool_call|>",
+                  .members = {.in_list = true}});
   rows.push_back({.name = "lfm2",
                   .shape = CallShape::kPython,
                   .call_open = "<|tool_call_start|>",
@@ -186,7 +193,11 @@ std::vector<AnswerFormat> make_formats() {
        .think_close = "<|END_THINKING|>",
        .dropped = {"<|START_TEXT|>", "<|END_TEXT|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"},
        .call_open = "<|START_ACTION|>",
-       .call_close = "<|END_ACTION|>"});
+       .call_close = "<|END_ACTION|>",
+       .members = {.name = "tool_name",
+                   .arguments = "parameters",
+                   .number = "tool_call_id",
+                   .in_list = true}});
   rows.push_back({.name = "none", .shape = CallShape::kNone});
   return rows;
 }

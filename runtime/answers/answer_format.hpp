@@ -36,11 +36,21 @@ struct AnswerFormat {
   /// Around all calls; models leave them out.
   std::vector<std::string> section_open = {};
   std::vector<std::string> section_close = {};
+  bool section_per_call = false;  ///< such a section has one call
   /// Around each call. The opening begins a call wherever it stands.
   std::string call_open = {};
   std::string call_close = {};
   /// Calls may stand without any mark as the whole answer: an object, or a list as Python has it.
   bool bare = false;
+
+  /// kJson: how models write it; what is read has more ways.
+  struct JsonMembers {
+    std::string name = "name";
+    std::string arguments = "arguments";
+    std::string number = {};  ///< before the name, a string of digits
+    bool in_list = false;     ///< all calls are in one array
+  };
+  JsonMembers members = {};
 
   /// kNamed, kTagged: between the name and the first argument.
   std::vector<std::string> name_end = {};

@@ -14,6 +14,13 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kGap = "\n\n";
 constexpr size_t kMaxArgumentBytes = size_t{16} << 20;
 
+/// By which templates switch reasoning off.
+constexpr const char* kThinkingVariables[] = {"enable_thinking", "thinking"};
+
+std::string_view without_blanks_behind(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(" \t\r\n") + 1);
+}
+
 bool is_of_system(const Message& message) {
   return message.role == "system" || message.role == "developer";
 }
@@ -119,17 +126,37 @@ Result<ChatPrompt> ChatPrompt::create(std::string_view source, const Vocabulary&
   }
   if (known != nullptr) {
     prompt.answers_ = *known;
-    return prompt;
+  } else {
+    // What tools are described as is what calls are expected to be.
+    std::optional<AnswerFormat> derived;
+    if (prompt.traits_.tools) derived = derive_answer_format(*prompt.template_, prompt.traits_);
+    prompt.answers_ = derived ? *std::move(derived) : answer_formats().front();
   }
-  // What tools are described as is what calls are expected to be.
-  std::optional<AnswerFormat> derived;
-  if (prompt.traits_.tools) derived = derive_answer_format(*prompt.template_, prompt.traits_);
-  prompt.answers_ = derived ? *std::move(derived) : answer_formats().front();
+  const AnswerFormat& answers = prompt.answers_;
+  const bool writes_marks =
+      !answers.think_close.empty() && source.find(answers.think_close) != std::string_view::npos;
+  prompt.reasons_ =
+      prompt.traits_.reasoning || writes_marks || answers.shape == CallShape::kHarmony;
   return prompt;
 }
 
+AnswerFrame ChatPrompt::frame(std::string_view prompt, const PromptInput& input) const {
+  AnswerFrame frame{.format = &answers_, .begins_reasoning = begins_reasoning(prompt)};
+  const std::string_view end = without_blanks_behind(prompt);
+  const bool is_over = !answers_.think_close.empty() && end.ends_with(answers_.think_close);
+  const bool is_off = std::ranges::any_of(kThinkingVariables, [&](const char* name) {
+    const auto variable = input.variables.find(name);
+    return variable != input.variables.end() && *variable == false;
+  });
+  const bool goes_on = !input.messages.empty() && input.messages.back().role == "assistant" &&
+                       input.messages.back().calls.empty();
+  frame.may_reason = reasons_ && !is_over && !is_off && !goes_on;
+  frame.has_header = answers_.shape == CallShape::kHarmony && end.ends_with("<|message|>");
+  return frame;
+}
+
 bool ChatPrompt::begins_reasoning(std::string_view prompt) const {
-  const std::string_view end = prompt.substr(0, prompt.find_last_not_of(" \t\r\n") + 1);
+  const std::string_view end = without_blanks_behind(prompt);
   return std::ranges::any_of(answers_.think_open,
                              [&](const std::string& open) { return end.ends_with(open); });
 }

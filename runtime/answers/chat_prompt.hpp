@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "answers/answer_constraint.hpp"
 #include "answers/answer_format.hpp"
 #include "answers/tools.hpp"
 #include "base/result.hpp"
@@ -60,6 +61,9 @@ class ChatPrompt {
   const TemplateTraits& traits() const { return traits_; }
   /// Whether a rendered prompt ends where reasoning began (AnswerOptions).
   bool begins_reasoning(std::string_view prompt) const;
+  /// What the answer to a rendered prompt is held to stands in: whether the model may reason first, which templates show
+  /// and which they or the input's variables ("enable_thinking") switch off. Its format is answers(); no tools.
+  AnswerFrame frame(std::string_view prompt, const PromptInput& input) const;
 
   /// Up to where the assistant's answer begins or, where the last message is the assistant's,
   /// goes on. Leading messages of the system and of developers become one; what a template cannot
@@ -79,6 +83,7 @@ class ChatPrompt {
   std::string eos_;
   TemplateTraits traits_;
   AnswerFormat answers_;
+  bool reasons_ = false;  // the template knows of reasoning
 };
 
 }  // namespace pumice

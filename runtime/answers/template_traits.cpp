@@ -148,11 +148,16 @@ std::optional<AnswerFormat> derive_json(std::string_view text) {
   const size_t begin = text.rfind('{', name);
   if (begin == std::string_view::npos || name == 0 || text[name - 1] != '"') return std::nullopt;
   std::string_view open = without_blanks(text.substr(0, begin));
-  if (open.ends_with('[')) open = without_blanks(open.substr(0, open.size() - 1));
+  const bool in_list = open.ends_with('[');
+  if (in_list) open = without_blanks(open.substr(0, open.size() - 1));
   const size_t last = text.rfind('}');
   std::string_view close = without_blanks(text.substr(last + 1));
   if (close.starts_with(']')) close = without_blanks(close.substr(1));
   AnswerFormat format{.name = "derived", .shape = CallShape::kJson};
+  format.members.in_list = in_list;
+  for (const char* const member : {"arguments", "parameters"}) {
+    if (has(text, json_quoted(member))) format.members.arguments = member;
+  }
   format.call_open = std::string(open);
   format.call_close = std::string(close);
   format.bare = open.empty();
@@ -230,7 +235,10 @@ std::optional<AnswerFormat> derive_tagged(std::string_view text) {
   const size_t n_close = next.find('>') + 1;
   format.call_close = std::string(next.substr(0, n_close));
   next.remove_prefix(n_close);
-  if (!format.section_open.empty()) next = without_end(next, format.section_open.front());
+  if (!format.section_open.empty()) {
+    format.section_per_call = without_blanks(next).ends_with(format.section_open.front());
+    next = without_end(next, format.section_open.front());
+  }
   const std::string_view last =
       without_blanks(text.substr(text.rfind(format.call_close) + n_close));
   if (const std::string close = literal(next.empty() ? last : next); !close.empty()) {

@@ -29,23 +29,65 @@ ParameterTypes type_named(const Json& type) {
 }
 ParameterTypes type_of(const Json& value) { return type_of_json(value.dump().front()); }
 
-/// What values a schema has, as far as it says so at once.
-ParameterTypes types_of_schema(const Json& schema) {
-  if (!schema.is_object()) return 0;
+/// What a reference such as "#/$defs/place" means; null: nothing here.
+const Json* target_of(const Json& root, std::string_view reference) {
+  if (!reference.starts_with('#')) return nullptr;
+  reference.remove_prefix(1);
+  const Json* at = &root;
+  while (!reference.empty()) {
+    if (reference.front() != '/') return nullptr;
+    const size_t end = std::min(reference.find('/', 1), reference.size());
+    std::string name;
+    for (size_t i = 1; i < end; ++i) {
+      const bool is_escape = reference[i] == '~' && i + 1 < end;
+      name += !is_escape ? reference[i] : reference[++i] == '1' ? '/' : '~';
+    }
+    const auto member = at->is_object() ? at->find(name) : at->end();
+    if (member == at->end()) return nullptr;
+    at = &*member;
+    reference.remove_prefix(end);
+  }
+  return at;
+}
+
+/// What values a schema has, as far as it says so at once. Everything that it says holds. `n_left`: schemas that are looked
+/// at, as references may be rings.
+ParameterTypes types_of_schema(const Json& root, const Json& schema, int& n_left) {
+  if (!schema.is_object() || n_left == 0) return 0;
+  --n_left;
   ParameterTypes types = 0;
+  const auto add = [&](ParameterTypes more) {
+    if (more != 0) types = types == 0 ? more : types & more;
+  };
   if (const auto type = schema.find("type"); type != schema.end()) {
-    if (!type->is_array()) return type_named(*type);
-    for (const Json& one : *type) types |= type_named(one);
-    return types;
+    ParameterTypes named = 0;
+    if (!type->is_array()) named = type_named(*type);
+    for (const Json& one : type->is_array() ? *type : Json::array()) named |= type_named(one);
+    add(named);
   }
-  if (const auto one = schema.find("const"); one != schema.end()) types |= type_of(*one);
+  if (const auto one = schema.find("const"); one != schema.end()) add(type_of(*one));
   if (const auto all = schema.find("enum"); all != schema.end() && all->is_array()) {
-    for (const Json& one : *all) types |= type_of(one);
+    ParameterTypes listed = 0;
+    for (const Json& one : *all) listed |= type_of(one);
+    add(listed);
   }
-  for (const char* const name : {"anyOf", "oneOf"}) {
+  if (const auto reference = schema.find("$ref");
+      reference != schema.end() && reference->is_string()) {
+    const Json* const target = target_of(root, reference->get_ref<const std::string&>());
+    if (target != nullptr) add(types_of_schema(root, *target, n_left));
+  }
+  for (const char* const name : {"anyOf", "oneOf", "allOf"}) {
     const auto several = schema.find(name);
     if (several == schema.end() || !several->is_array()) continue;
-    for (const Json& one : *several) types |= types_of_schema(one);
+    ParameterTypes either = 0;
+    bool is_known = true;
+    for (const Json& one : *several) {
+      const ParameterTypes its = types_of_schema(root, one, n_left);
+      if (name == std::string_view("allOf")) add(its);
+      either |= its;
+      is_known = is_known && its != 0;
+    }
+    if (is_known && name != std::string_view("allOf")) add(either);
   }
   return types;
 }
@@ -119,7 +161,9 @@ ParameterTypes Tools::types_of(std::string_view tool, std::string_view parameter
   const auto properties = parameters.find("properties");
   if (properties == parameters.end() || !properties->is_object()) return 0;
   const auto property = properties->find(std::string(parameter));
-  return property == properties->end() ? ParameterTypes{0} : types_of_schema(*property);
+  if (property == properties->end()) return 0;
+  int n_left = 100;
+  return types_of_schema(parameters, *property, n_left);
 }
 
 }  // namespace pumice

@@ -91,7 +91,7 @@ std::optional<std::string> json_word(std::string_view word) {
   if (number.starts_with('+')) number.erase(0, 1);
   std::erase(number, '_');
   const size_t sign = number.starts_with('-') ? 1 : 0;
-  if (number.substr(sign).starts_with('.')) number.insert(sign, "0");
+  if (number.substr(sign).starts_with('.')) number.insert(sign, 1, '0');
   if (number.ends_with('.')) number += '0';
   if (is_json_number(number)) return number;
   return std::nullopt;

@@ -9,16 +9,33 @@
 namespace pumice {
 namespace {
 
+Result<Symbol> regex_symbol(GrammarBuilder& grammar, std::string_view pattern) {
+  PUMICE_TRY(const Expression expression, parse_regex(grammar.expressions(), pattern));
+  return grammar.lexeme(expression);
+}
+
 Result<Grammar> regex_grammar(std::string_view pattern) {
   return within_fuel("the regular expression", [&]() -> Result<Grammar> {
     GrammarBuilder grammar;
-    PUMICE_TRY(const Expression expression, parse_regex(grammar.expressions(), pattern));
-    const Symbol start = grammar.lexeme(expression);
+    PUMICE_TRY(const Symbol start, regex_symbol(grammar, pattern));
     return std::move(grammar).build(start);
   });
 }
 
 }  // namespace
+
+Result<Symbol> constraint_symbol(GrammarBuilder& grammar, ConstraintKind kind,
+                                 std::string_view text, const FindToken& find_token) {
+  switch (kind) {
+    case ConstraintKind::kJsonSchema:
+      return json_schema_symbol(grammar, text);
+    case ConstraintKind::kGbnf:
+      return gbnf_symbol(grammar, text, find_token);
+    case ConstraintKind::kRegex:
+      return regex_symbol(grammar, text);
+  }
+  return make_error(ErrorCode::kInvalidArgument, "no such kind of constraint");
+}
 
 Result<Grammar> compile_grammar(ConstraintKind kind, std::string_view text,
                                 const FindToken& find_token) {

@@ -22,6 +22,10 @@ enum class ConstraintKind {
 Result<Grammar> compile_grammar(ConstraintKind kind, std::string_view text,
                                 const FindToken& find_token = {});
 
+/// What the kind's texts are within a larger grammar. Throws OutOfFuel as the builder does (within_fuel).
+Result<Symbol> constraint_symbol(GrammarBuilder& grammar, ConstraintKind kind,
+                                 std::string_view text, const FindToken& find_token = {});
+
 /// Makes constraints over the vocabulary of one tokenizer, whose trie is made with the first. Any thread.
 class ConstraintCompiler {
  public:

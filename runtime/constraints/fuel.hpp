@@ -12,7 +12,7 @@
 
 namespace pumice {
 
-/// Thrown inside runtime/constraints only.
+/// Thrown inside runtime/constraints only, and to who composes a grammar within within_fuel().
 struct OutOfFuel {};
 
 /// A unit is about one word of memory kept, or some ten nanoseconds.

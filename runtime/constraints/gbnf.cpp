@@ -17,10 +17,10 @@ constexpr uint32_t kMaxTimes = 1'000'000'000;
 
 class GbnfParser {
  public:
-  GbnfParser(std::string_view text, const FindToken& find_token)
-      : text_(text), find_token_(find_token) {}
+  GbnfParser(std::string_view text, const FindToken& find_token, GrammarBuilder& builder)
+      : text_(text), find_token_(find_token), builder_(builder) {}
 
-  Result<Grammar> parse() {
+  Result<Symbol> parse() {
     for (skip_blanks(true); !done(); skip_blanks(true)) PUMICE_TRY_STATUS(rule());
     const auto root = rules_.find("root");
     if (root == rules_.end())
@@ -30,7 +30,7 @@ class GbnfParser {
         return error_at(fmt::format("the rule {} is used but not defined", printable(name)),
                         rule.first_use);
     }
-    return std::move(builder_).build(root->second.symbol);
+    return root->second.symbol;
   }
 
  private:
@@ -293,14 +293,23 @@ class GbnfParser {
   std::string_view text_;
   const FindToken& find_token_;
   size_t at_ = 0;
-  GrammarBuilder builder_;
+  GrammarBuilder& builder_;
   std::map<std::string, Rule, std::less<>> rules_;
 };
 
 }  // namespace
 
+Result<Symbol> gbnf_symbol(GrammarBuilder& grammar, std::string_view text,
+                           const FindToken& find_token) {
+  return GbnfParser(text, find_token, grammar).parse();
+}
+
 Result<Grammar> parse_gbnf(std::string_view text, const FindToken& find_token) {
-  return within_fuel("the grammar", [&] { return GbnfParser(text, find_token).parse(); });
+  return within_fuel("the grammar", [&]() -> Result<Grammar> {
+    GrammarBuilder builder;
+    PUMICE_TRY(const Symbol root, gbnf_symbol(builder, text, find_token));
+    return std::move(builder).build(root);
+  });
 }
 
 }  // namespace pumice

@@ -19,4 +19,8 @@ using FindToken = std::function<std::optional<TokenId>(std::string_view)>;
 /// Errors (kInvalidArgument) say line and column, counted from 1; kDoesNotFit as GrammarBuilder::build.
 Result<Grammar> parse_gbnf(std::string_view text, const FindToken& find_token);
 
+/// Its `root` within a larger grammar. Throws OutOfFuel as the builder does.
+Result<Symbol> gbnf_symbol(GrammarBuilder& grammar, std::string_view text,
+                           const FindToken& find_token);
+
 }  // namespace pumice

@@ -16,6 +16,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "constraints/grammar.hpp"
@@ -28,6 +31,42 @@ Result<Grammar> compile_json_schema(std::string_view schema);
 
 /// The schema's values within a larger grammar (arguments of a tool). Throws OutOfFuel as the builder does.
 Result<Symbol> json_schema_symbol(GrammarBuilder& grammar, std::string_view schema);
+
+/// How values are written by who does not write JSON.
+struct ValueWriting {
+  bool is_python = false;  ///< True, False and None
+  /// Stands before and behind texts instead of quotes. They have no escapes then; names of members stand without quotes.
+  std::optional<Symbol> quote = {};
+  std::string avoid = {};  ///< no text has this
+};
+
+/// Texts stand as they are, without quotes (and without what values avoid), between these.
+struct RawTextWriting {
+  Symbol behind_name = {}, behind_value = {};
+  /// Of the argument `name`: its value is read as a text whatever it looks like. Of others, texts that look like another
+  /// value are left out.
+  std::function<bool(std::string_view name)> is_text = {};
+};
+
+/// How the arguments of a call are written, each with its name: open, name and value with `between` between, close.
+struct ArgumentWriting {
+  ValueWriting values;
+  Symbol open = {}, between = {}, close = {};
+  Symbol before_name = {}, behind_name = {}, behind_value = {};
+  /// Instead of the last two, of texts.
+  std::optional<RawTextWriting> raw_texts = {};
+  /// Names are letters, digits, "_", "." and "-"; else also other characters that are neither blanks nor brackets nor
+  /// quotes, and blanks between them.
+  bool names_are_identifiers = false;
+};
+
+/// Those of the schema's values that are objects, within a larger grammar. Throws OutOfFuel as the builder does.
+Result<Symbol> json_object_symbol(GrammarBuilder& grammar, std::string_view schema,
+                                  const ValueWriting& writing = {});
+/// The same as arguments. Errors (kInvalidArgument), besides: a name that cannot be written so, an enumeration of whole
+/// objects.
+Result<Symbol> json_arguments_symbol(GrammarBuilder& grammar, std::string_view schema,
+                                     const ArgumentWriting& writing);
 
 /// Any object: what `response_format: json_object` asks for.
 Result<Grammar> any_json_object();

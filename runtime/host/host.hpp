@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "answers/answer_constraint.hpp"
 #include "base/result.hpp"
 #include "engine/engine.hpp"
 #include "engine/requests.hpp"
@@ -103,7 +104,10 @@ struct RequestInput {
   uint32_t answer_room_tokens = 0;
   std::optional<SamplerOptions> sampling = {};  ///< none: the conversation's
   std::vector<std::string> stops = {};
-  std::shared_ptr<const Constraint> constraint = {};  ///< GenerationRequest::constraint
+  /// What the answer is held to. Of messages, behind the reasoning that the model may do first.
+  AnswerWish wish = {};
+  /// What the wish's text alone compiles to, for whoever has it: needs no compiling where no reasoning can come first.
+  std::shared_ptr<const Constraint> constraint = {};
   double timeout_s = std::numeric_limits<double>::infinity();
   bool ignore_end = false;
   std::optional<uint32_t> log_probs = {};  ///< GenerationRequest::log_probs
@@ -251,6 +255,7 @@ class Host {
     GenerationRequest request;
     OpenRequest record;
     bool begins_reasoning = false;
+    AnswerFrame frame = {};  ///< of messages
   };
   struct Submission {
     RequestId id = RequestId::kNone;
@@ -285,8 +290,13 @@ class Host {
                       Prepared& prepared) const;
   Status add_reply(const RequestInput& input, const OpenConversation& conversation,
                    Prepared& prepared) const;
+  Status hold(const RequestInput& input, Prepared& prepared) const;
   FitOptions fit_options(const RequestInput& input, const OpenConversation& conversation) const;
-  Status go_on(const OpenConversation& conversation, Prepared& prepared) const;
+  Status go_on(const RequestInput& input, const OpenConversation& conversation,
+               Prepared& prepared) const;
+  Result<FittedPrompt> fit_said(const Conversation& said, const RequestInput& input,
+                                const OpenConversation& conversation) const;
+  void frame_text(std::string_view prompt, const Conversation& said, Prepared& prepared) const;
   void make_room(uint32_t max_new_tokens, std::vector<TokenId>& prompt) const;
   Result<uint32_t> new_tokens(const RequestInput& input, size_t prompt_tokens) const;
 

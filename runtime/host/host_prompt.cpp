@@ -68,7 +68,6 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   request.tokenizer = model_->texts().tokenizer;
   request.ignore_end = input.ignore_end;
   request.stop_strings = std::move(input.stops);
-  request.constraint = std::move(input.constraint);
   request.service_class = defaults.service_class;
   request.priority = defaults.priority;
   request.timeout_s = input.timeout_s;
@@ -92,10 +91,25 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   if (request.prompt.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
   }
+  PUMICE_TRY_STATUS(hold(input, prepared));
   PUMICE_TRY(request.max_new_tokens, new_tokens(input, request.prompt.size()));
   PUMICE_TRY_STATUS(engine_->check(request));
   prepared.record.tokens = request.prompt;
   return prepared;
+}
+
+/// What was compiled already holds a whole text; an answer that has more than that gets its own.
+Status Host::hold(const RequestInput& input, Prepared& prepared) const {
+  prepared.request.constraint = input.constraint;
+  const AnswerFrame& frame = prepared.frame;
+  const bool is_compiled = input.constraint != nullptr && frame.is_text_alone();
+  if (!input.wish.given() || is_compiled) return {};
+  const ModelTexts& texts = model_->texts();
+  PUMICE_TRY(prepared.request.constraint,
+             texts.constraint_cache->get(answer_constraint_key(input.wish, frame), [&] {
+               return answer_constraint(input.wish, frame, *texts.tokenizer);
+             }));
+  return {};
 }
 
 Result<Drafter> Host::drafter_of(const Speculation& speculation) const {
@@ -139,11 +153,12 @@ Status Host::add_text(const RequestInput& input, const OpenConversation& convers
     prompt.insert(prompt.end(), tokens.begin(), tokens.end());
   }
   if (!conversation.tokens.empty()) make_room(input.max_new_tokens, prompt);
-  return goes_on ? go_on(conversation, prepared) : Status();
+  return goes_on ? go_on(input, conversation, prepared) : Status();
 }
 
 /// The prompt is the conversation's: what comes is more of its last answer.
-Status Host::go_on(const OpenConversation& conversation, Prepared& prepared) const {
+Status Host::go_on(const RequestInput& input, const OpenConversation& conversation,
+                   Prepared& prepared) const {
   const std::vector<ChatMessage>& said = conversation.said.messages();
   if (!said.empty() && (!said.back().calls.empty() || !said.back().reasoning.empty())) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -168,6 +183,10 @@ Status Host::go_on(const OpenConversation& conversation, Prepared& prepared) con
   record.answer.resize(record.answer.size() - std::min(n_held, record.answer.size()));
   record.said = conversation.said;
   record.said->take_back_answer();
+  if (!input.wish.given()) return {};
+  // What was said of it already is held to the same.
+  PUMICE_TRY(const FittedPrompt fitted, fit_said(*record.said, input, conversation));
+  frame_text(fitted.text, *record.said, prepared);
   return {};
 }
 
@@ -177,17 +196,28 @@ Status Host::add_messages(const RequestInput& input, const OpenConversation& con
     return make_error(ErrorCode::kInvalidArgument,
                       "this session began with text or tokens and cannot continue with messages");
   }
-  const ModelTexts& texts = model_->texts();
-  if (!texts.format->ok()) return texts.format->error();
   PUMICE_TRY(Conversation said, with_messages(conversation.said, input.messages, input.special));
-  PUMICE_TRY(FittedPrompt fitted,
-             fit_prompt(said, **texts.format, *texts.tokenizer, fit_options(input, conversation)));
+  PUMICE_TRY(FittedPrompt fitted, fit_said(said, input, conversation));
   prepared.request.prompt = std::move(fitted.tokens);
   prepared.record.n_forgotten = static_cast<uint32_t>(fitted.n_forgotten);
   prepared.begins_reasoning = ReasoningSplitter::is_open(fitted.text);
   if (prepared.begins_reasoning) prepared.record.answer = "<think>\n";
+  if (input.wish.given()) frame_text(fitted.text, said, prepared);
   prepared.record.said = std::move(said);
   return {};
+}
+
+Result<FittedPrompt> Host::fit_said(const Conversation& said, const RequestInput& input,
+                                    const OpenConversation& conversation) const {
+  const ModelTexts& texts = model_->texts();
+  if (!texts.format->ok()) return texts.format->error();
+  return fit_prompt(said, **texts.format, *texts.tokenizer, fit_options(input, conversation));
+}
+
+/// Of a model without a template an answer is text alone.
+void Host::frame_text(std::string_view prompt, const Conversation& said, Prepared& prepared) const {
+  const Result<ChatPrompt>& chat = model_->texts().prompt->get();
+  if (chat.ok()) prepared.frame = chat->frame(prompt, {.messages = said.messages()});
 }
 
 /// Messages with tools, whose answer is told apart.
@@ -213,7 +243,10 @@ Status Host::add_reply(const RequestInput& input, const OpenConversation& conver
   OpenRequest& record = prepared.record;
   prepared.request.prompt = std::move(fitted.tokens);
   record.n_forgotten = static_cast<uint32_t>(fitted.n_forgotten);
-  prepared.begins_reasoning = prompt->begins_reasoning(fitted.text);
+  prepared.frame = prompt->frame(
+      fitted.text, {.messages = said.messages(), .variables = input.answer->variables});
+  prepared.frame.tools = input.answer->tools.get();
+  prepared.begins_reasoning = prepared.frame.begins_reasoning;
   // Ids differ between a conversation's answers, and are the same when it is asked again.
   constexpr uint64_t kOdd = 0xD1342543DE82EF95u;
   AnswerOptions options{

@@ -55,6 +55,7 @@ Result<ModelTexts> ModelTexts::read(const GgufFile& file,
       source.ok() ? source->value_or("") : "", texts.tokenizer,
       std::string(architecture.ok() ? *architecture : ""), answers);
   texts.constraints = std::make_shared<ConstraintCompiler>(texts.tokenizer);
+  texts.constraint_cache = std::make_shared<ConstraintCache>(texts.constraints);
   return texts;
 }
 

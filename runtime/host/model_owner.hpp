@@ -9,6 +9,7 @@
 
 #include "answers/chat_prompt.hpp"
 #include "base/result.hpp"
+#include "constraints/constraint_cache.hpp"
 #include "constraints/constraint_compiler.hpp"
 #include "format/gguf.hpp"
 #include "host/device_owner.hpp"
@@ -49,6 +50,7 @@ struct ModelTexts {
   std::shared_ptr<const Result<ChatFormat>> format;
   std::shared_ptr<const LateChatPrompt> prompt = {};
   std::shared_ptr<ConstraintCompiler> constraints = {};  ///< of the tokenizer
+  std::shared_ptr<ConstraintCache> constraint_cache = {};
 
   /// `chat_template`: instead of the file's own. `answers`: LateChatPrompt's. Errors:
   /// load_tokenizer's.

@@ -35,6 +35,11 @@ class ByteTokens {
     data.eos_id = 2;
     tokenizer_ = std::make_shared<const Tokenizer>(Tokenizer::create(data).value());
   }
+  /// As text, a control token by its spelling.
+  std::string spelled(TokenId id) const {
+    if (id < kFirstControl) return {static_cast<char>(id - 3)};
+    return std::string(tokenizer_->vocabulary().text(id));
+  }
   std::shared_ptr<const Tokenizer> tokenizer() const { return tokenizer_; }
   static constexpr TokenId kFirstControl = 3 + 256;
   static TokenId byte(char c) { return 3 + static_cast<unsigned char>(c); }

@@ -100,6 +100,33 @@ TEST_F(Prompts, AnAnswerMayHaveBegunAndVariablesAreTheTemplates) {
             "<user>a<end><assistant><think>\n\n</think>\n\nI");
 }
 
+TEST_F(Prompts, WhetherTheAnswerMayBeginWithReasoningIsTheTemplates) {
+  constexpr std::string_view kThinks =
+      "{{ messages[0].content }}{% if enable_thinking is defined and not enable_thinking "
+      "%}<think>\n\n"
+      "</think>\n\n{% endif %}";
+  const auto frame = [&](std::string_view source, PromptInput input) {
+    input.messages.insert(input.messages.begin(), {"user", "a"});
+    const ChatPrompt prompt = prompt_of(source);
+    const auto rendered = prompt.render(input, *tokens_.tokenizer());
+    AnswerFrame its = prompt.frame(rendered.value().text, input);
+    its.format = nullptr;
+    return its;
+  };
+  EXPECT_TRUE(frame(kThinks, {}).may_reason);
+  EXPECT_FALSE(frame(kThinks, {.variables = {{"enable_thinking", false}}}).may_reason);
+  EXPECT_FALSE(frame("{{ messages[0].content }}", {}).may_reason);
+  EXPECT_FALSE(frame(kThinks, {.messages = {{"assistant", "I"}}}).may_reason);
+  EXPECT_TRUE(frame("{{ messages[0].content }}<think>\n", {}).begins_reasoning);
+  EXPECT_FALSE(
+      frame("{# </think> #}{{ messages[0].content }}", {.variables = {{"thinking", false}}})
+          .may_reason);
+  constexpr std::string_view kHarmony =
+      "{% if tools %}{{ tools[0].function.name }}{% endif %}<|channel|>{{ messages[0].content }}";
+  EXPECT_TRUE(frame(kHarmony, {}).may_reason);
+  EXPECT_TRUE(frame(std::string(kHarmony) + "<|message|>", {}).has_header);
+}
+
 TEST_F(Prompts, WhatIsWrongIsSaid) {
   const ChatPrompt own = prompt_of(kOwn);
   const auto error = [&](std::vector<Message> messages) {

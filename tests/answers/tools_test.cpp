@@ -36,13 +36,25 @@ TEST(Tools, KnowWhatAParameterMayBe) {
   const Tools tools =
       Tools::parse(R"([{"name": "f", "parameters": {"type": "object", "properties": {
     "a": {"type": "string"}, "b": {"type": ["string", "null"]}, "c": {"enum": ["x", 1]},
-    "d": {"anyOf": [{"type": "integer"}, {"type": "array"}]}, "e": {}}}}])")
+    "d": {"anyOf": [{"type": "integer"}, {"type": "array"}]}, "e": {}, "h": {"$ref": "#/$defs/a~1b"},
+    "i": {"allOf": [{"type": ["string", "null"]}, {"enum": ["x", 1]}]}, "j": {"anyOf": [{"type": "string"}, {}]},
+    "k": {"$ref": "#/properties/k"}}, "$defs": {"a/b": {"type": "string"}}}}])")
           .value();
   EXPECT_EQ(tools.types_of("f", "a"), kStringType);
   EXPECT_EQ(tools.types_of("f", "b"), kStringType | kNullType);
   EXPECT_EQ(tools.types_of("f", "c"), kStringType | kNumberType);
   EXPECT_EQ(tools.types_of("f", "d"), kNumberType | kArrayType);
   EXPECT_EQ(tools.types_of("f", "e"), 0);
+  EXPECT_EQ(tools.types_of("f", "h"), kStringType);
+  EXPECT_EQ(tools.types_of("f", "i"), kStringType);
+  EXPECT_EQ(tools.types_of("f", "j"), 0);
+  EXPECT_EQ(tools.types_of("f", "k"), 0);
+  // Rings that branch end in bounded time.
+  std::string ways = R"({"$ref": "#/properties/a"})";
+  for (int i = 0; i < 100; ++i) ways += R"(, {"$ref": "#/properties/a"})";
+  const std::string ring =
+      R"([{"name": "f", "parameters": {"properties": {"a": {"anyOf": [)" + ways + "]}}}}]";
+  EXPECT_EQ(Tools::parse(ring).value().types_of("f", "a"), 0);
   EXPECT_EQ(tools.types_of("f", "z"), 0);
   EXPECT_EQ(tools.types_of("g", "a"), 0);
 }

@@ -189,6 +189,40 @@ TEST_F(HostTest, AnswersAreToldApartAndRememberedSo) {
             ErrorCode::kInvalidArgument);
 }
 
+/// What was said already is held to the same when it goes on: reasoning first.
+TEST_F(HostTest, AnAnswerIsHeldToItsWishBehindItsReasoning) {
+  load(
+      "{% for m in messages %}{{ m.content }}{% endfor %}{% if enable_thinking is not defined %}"
+      "<think>\n{% endif %}");
+  make_host({}, {.context_tokens = 128});
+  const AnswerWish wish{.kind = ConstraintKind::kRegex, .text = "yes|no"};
+  const ConversationId id = open();
+  RequestInput input = asking("Once");
+  input.wish = wish;
+  const Answer begun = answer_of(host_->submit(id, std::move(input)));
+  EXPECT_TRUE(begun.status.ok()) << begun.status.error().message;
+  EXPECT_EQ(begun.ending.report.end_reason, EndReason::kLength);
+  EXPECT_EQ(begun.tokens.size(), 8u);
+  const Answer more = answer_of(host_->submit(id, {.max_new_tokens = 4, .wish = wish}));
+  EXPECT_TRUE(more.status.ok()) << more.status.error().message;
+  EXPECT_EQ(more.tokens.size(), 4u);
+
+  input = asking("Once");
+  input.wish = wish;
+  input.answer.emplace();
+  const Answer told = answer_of(host_->submit(ConversationId::kNone, input));
+  ASSERT_EQ(told.events.size(), 2u);
+  EXPECT_EQ(told.events[0].kind, AnswerEvent::Kind::kReasoning);
+  input.answer->variables["enable_thinking"] = false;
+  const Answer held = answer_of(host_->submit(ConversationId::kNone, std::move(input)));
+  EXPECT_TRUE(held.text == "yes" || held.text == "no") << held.text;
+  EXPECT_EQ(held.ending.report.end_reason, EndReason::kComplete);
+  // A text is no answer that could have reasoning.
+  const Answer text = answer_of(
+      host_->submit(ConversationId::kNone, {.text = "Once", .max_new_tokens = 8, .wish = wish}));
+  EXPECT_TRUE(text.text == "yes" || text.text == "no") << text.text;
+}
+
 TEST_F(HostTest, AConversationIsNotChangedUnderItsRequest) {
   make_host();
   const ConversationId id = open();

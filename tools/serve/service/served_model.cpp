@@ -28,7 +28,7 @@ ServedModel ServedModel::read(const GgufFile& file, const host::ModelTexts& text
   model.chat = std::make_shared<const Result<ChatPrompt>>(
       ChatPrompt::create(model.has_template ? *source : kPlainTemplate,
                          model.tokenizer->vocabulary(), model.architecture));
-  model.constraints = std::make_shared<ConstraintCache>(texts.constraints);
+  model.constraints = texts.constraint_cache;
   return model;
 }
 

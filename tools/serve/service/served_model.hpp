@@ -9,11 +9,11 @@
 
 #include "answers/chat_prompt.hpp"
 #include "base/result.hpp"
+#include "constraints/constraint_cache.hpp"
 #include "format/gguf.hpp"
 #include "host/model_owner.hpp"
 #include "sampling/options.hpp"
 #include "text/tokenizer.hpp"
-#include "tools/serve/service/constraint_cache.hpp"
 
 namespace pumice::serve {
 

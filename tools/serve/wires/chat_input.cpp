@@ -100,13 +100,8 @@ void read_allowed_tools(const Json& choice, Fields& errors, ChatInput& chat) {
 }  // namespace
 
 void need_call(std::vector<std::string> names, Fields& errors, ChatInput& chat) {
-  if (chat.tools->empty()) return errors.fail("tool_choice", "there are no tools to call");
-  for (const std::string& name : names) {
-    if (chat.tools->contains(name)) continue;
-    return errors.fail("tool_choice", fmt::format("there is no tool \"{}\"", printable(name, 60)));
-  }
-  chat.wish.needs_call = true;
-  chat.wish.tools = std::move(names);
+  const Status needed = pumice::need_call(std::move(names), *chat.tools, chat.wish.answer);
+  if (!needed.ok()) return errors.fail("tool_choice", needed.error().message);
   if (chat.wish.field.empty()) chat.wish.field = "tool_choice";
 }
 
@@ -235,10 +230,14 @@ std::optional<ApiError> set_prompt(ChatInput chat, const ServedModel& model, std
   request.prompt_text = rendered->text;
   AnswerForm form{.format = format->answers()};
   if (chat.tools->empty()) form.format = without_calls(form.format);
-  form.options.begins_reasoning = format->begins_reasoning(rendered->text);
+  AnswerFrame frame = format->frame(rendered->text, chat.prompt);
+  form.options.begins_reasoning = frame.begins_reasoning;
   form.options.tools = std::move(chat.tools);
   request.form = std::move(form);
-  return set_constraint(chat.wish, model, request);
+  frame.format = &request.form->format;
+  frame.tools = request.form->options.tools.get();
+  chat.wish.answer.one_call = request.one_call;
+  return set_constraint(chat.wish, frame, model, request);
 }
 
 }  // namespace pumice::serve

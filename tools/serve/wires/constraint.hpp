@@ -4,8 +4,8 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "answers/answer_constraint.hpp"
 #include "tools/serve/service/answer_writer.hpp"
 #include "tools/serve/service/served_model.hpp"
 #include "tools/serve/wires/fields.hpp"
@@ -13,17 +13,10 @@
 namespace pumice::serve {
 
 struct ConstraintWish {
-  enum class Kind { kNone, kSchema, kGbnf, kRegex, kChoice };
-
-  Kind kind = Kind::kNone;
+  AnswerWish answer = {};
   std::string field = {};  ///< which asked for it
-  std::string text = {};   ///< a schema, a grammar, an expression
-  std::vector<std::string> choices = {};
-  /// A tool is to be called: one of these, or any if there are none.
-  bool needs_call = false;
-  std::vector<std::string> tools = {};
 
-  bool given() const { return kind != Kind::kNone || needs_call; }
+  bool given() const { return answer.given(); }
 };
 
 /// By the fields of llama-server and vLLM: grammar, json_schema, guided_…, structured_outputs.
@@ -31,9 +24,9 @@ void read_constraint(Fields& fields, ConstraintWish& wish);
 /// OpenAI's response_format, which Responses have as text.format. `field`: what to call it.
 void read_format(const Json* format, const std::string& field, Fields& errors,
                  ConstraintWish& wish);
-/// Of a request whose prompt and form are set, so that reasoning may come first. Errors: what the
-/// compilers refuse, with the place, naming the field.
-std::optional<ApiError> set_constraint(const ConstraintWish& wish, const ServedModel& model,
-                                       WireRequest& request);
+/// Holds the answer that stands in `frame` to the wish. Errors: what the compilers refuse, with the place, naming the
+/// field.
+std::optional<ApiError> set_constraint(const ConstraintWish& wish, const AnswerFrame& frame,
+                                       const ServedModel& model, WireRequest& request);
 
 }  // namespace pumice::serve

@@ -232,7 +232,7 @@ ParsedRequest read_completion(const Json& body, const WireContext& context) {
   const StreamOptions stream = read_stream(fields, context.always_usage);
   if (fields.error()) return *fields.error();
   warn_of_unknown(fields, context);
-  if (auto error = set_constraint(wish, context.model, request)) return *error;
+  if (auto error = set_constraint(wish, {}, context.model, request)) return *error;
   std::vector<CompletionWriter::Echo> echoes;
   const Json& prompt = body["prompt"];
   for (size_t i = 0; echo && i < input.prompts.size(); ++i) {

@@ -12,7 +12,7 @@
 #include "base/result.hpp"
 #include "constraints/constraint_compiler.hpp"
 
-namespace pumice::serve {
+namespace pumice {
 
 /// Any thread.
 class ConstraintCache {
@@ -33,4 +33,4 @@ class ConstraintCache {
   std::list<std::pair<std::string, std::shared_ptr<const Constraint>>> kept_;  // latest first
 };
 
-}  // namespace pumice::serve
+}  // namespace pumice

@@ -1,8 +1,8 @@
-#include "tools/serve/service/constraint_cache.hpp"
+#include "constraints/constraint_cache.hpp"
 
 #include <algorithm>
 
-namespace pumice::serve {
+namespace pumice {
 
 Result<std::shared_ptr<const Constraint>> ConstraintCache::get(
     const std::string& key, const std::function<Result<Grammar>()>& make) {
@@ -24,4 +24,4 @@ Result<std::shared_ptr<const Constraint>> ConstraintCache::get(
   return made;
 }
 
-}  // namespace pumice::serve
+}  // namespace pumice
