@@ -139,6 +139,7 @@ Status Chat::open(const GgufFile& file, const Logger& logger) {
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
   options_.generation.constraint.apply_to(engine_options);
+  if (options_.tools.needs_call()) reserve_forced_rows(engine_options);
   // Whole messages are left out here; within a prompt the engine would cut anywhere.
   if (engine_options.overflow == OverflowPolicy::kTruncateOldest) {
     engine_options.overflow = OverflowPolicy::kStop;
@@ -288,7 +289,12 @@ Result<host::Submitted> Chat::submit(host::RequestInput input) {
   input.answer_room_tokens = std::max(window() / 4, 1u);
   input.sampling = options_.generation.sampler;
   input.stops = options_.generation.stop_strings;
-  input.constraint = options_.generation.constraint.compiled;
+  input.wish = options_.generation.constraint.wish();
+  // Behind the results of calls the model may say what came of them.
+  const Conversation said = conversation();
+  const bool follows_result =
+      input.messages.empty() && !said.messages().empty() && said.messages().back().role == "tool";
+  if (answer_ && !follows_result) PUMICE_TRY_STATUS(options_.tools.choose(*answer_, input.wish));
   input.ignore_end = options_.generation.ignore_eos;
   input.answer = answer_;
   input.speculation = options_.serving.speculation();
@@ -574,6 +580,8 @@ Status Chat::run(ChatOptions options) {
   PUMICE_TRY_STATUS(options.generation.validate());
   PUMICE_TRY_STATUS(options.tools.validate());
   PUMICE_TRY(host::AnswerInput answer, options.tools.read());
+  AnswerWish wish;
+  PUMICE_TRY_STATUS(options.tools.choose(answer, wish));
   PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(check_not_an_input(from_utf8(options.serving.prompt_cache),
                                        std::vector{from_utf8(options.model.model)}));

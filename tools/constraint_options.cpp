@@ -16,6 +16,10 @@ constexpr uint32_t kForcedRows = 7;  // with the one before them as many as draf
 
 }  // namespace
 
+void reserve_forced_rows(EngineOptions& options) {
+  options.spare_logit_rows = std::max(options.spare_logit_rows, kForcedRows);
+}
+
 void ConstraintOptions::add_to(CLI::App& app) {
   app.option_defaults()->group("Constraints");
   const std::vector<CLI::Option*> all{
@@ -43,7 +47,7 @@ bool ConstraintOptions::given() const {
 }
 
 void ConstraintOptions::apply_to(EngineOptions& options) const {
-  if (given()) options.spare_logit_rows = std::max(options.spare_logit_rows, kForcedRows);
+  if (given()) reserve_forced_rows(options);
 }
 
 namespace {
@@ -78,12 +82,17 @@ Status ConstraintOptions::validate() {
   return grammar.ok() ? Status() : wrong(flag_, grammar.error());
 }
 
-Status ConstraintOptions::complete(ConstraintCompiler& compiler) {
+AnswerWish ConstraintOptions::wish() const {
   if (!given()) return {};
-  Result<std::shared_ptr<const Constraint>> made = compiler.compile(kind_, text_);
-  if (!made.ok()) return wrong(flag_, made.error());
-  compiled = std::move(made).value();
-  return {};
+  return {.kind = kind_, .text = text_};
+}
+
+Status ConstraintOptions::complete(const host::ModelTexts& texts) const {
+  if (!given()) return {};
+  const auto made = texts.constraint_cache->get(answer_constraint_key(wish(), {}), [&] {
+    return answer_constraint(wish(), {}, *texts.tokenizer);
+  });
+  return made.ok() ? Status() : wrong(flag_, made.error());
 }
 
 }  // namespace pumice::tools

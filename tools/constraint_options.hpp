@@ -3,20 +3,20 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <memory>
 #include <optional>
 #include <string>
 
+#include "answers/answer_constraint.hpp"
 #include "base/result.hpp"
-#include "constraints/constraint_compiler.hpp"
 #include "engine/engine_options.hpp"
+#include "host/model_owner.hpp"
 
 namespace pumice::tools {
 
-struct ConstraintOptions {
-  /// What requests are to have; null without a flag, and before `complete`.
-  std::shared_ptr<const Constraint> compiled;
+/// Room for the tokens that a constraint forces.
+void reserve_forced_rows(EngineOptions& options);
 
+struct ConstraintOptions {
   void add_to(CLI::App& app);
   bool given() const;
   /// Room for what constraints force.
@@ -24,8 +24,10 @@ struct ConstraintOptions {
   /// Reads a file, and compiles as far as that needs no model. Errors: kBadFile for a file that
   /// cannot be read; kInvalidArgument, naming the flag, for all that is wrong with what it says.
   Status validate();
-  /// Errors: as of `validate`.
-  Status complete(ConstraintCompiler& compiler);
+  /// What requests wish, once `validate` was called.
+  AnswerWish wish() const;
+  /// Compiles it, so that no first request waits for that. Errors: as of `validate`.
+  Status complete(const host::ModelTexts& texts) const;
 
  private:
   std::optional<std::string> json_schema_, json_schema_file_, gbnf_, gbnf_file_, regex_;

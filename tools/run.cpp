@@ -117,6 +117,7 @@ class Runner {
   host::ModelTexts texts_;
   TokenCache token_cache_{kTokenCacheBytes};
   host::AnswerInput answer_;  ///< of messages
+  AnswerWish wish_;
   std::unique_ptr<host::Host> host_;
   Status output_;              ///< of what was printed last
   bool line_is_open_ = false;  ///< of text that was printed
@@ -129,11 +130,10 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
                                .token_budget = options_.model.token_budget,
                                .chunk_tokens = options_.model.chunk_tokens,
                                .greedy_only = is_plain_greedy(options_.generation.sampler) &&
-                                              !options_.log_probs &&
-                                              !options_.generation.constraint.given(),
+                                              !options_.log_probs && !wish_.given(),
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
-  options_.generation.constraint.apply_to(engine_options);
+  if (wish_.given()) reserve_forced_rows(engine_options);
   HostRequest request{.engine = engine_options, .draft_model = options_.serving.draft_model};
   if (options_.repl || options_.n_predict < 0) {
     request.prompts = options_.repl ? Prompts::kSeveral : Prompts::kOne;
@@ -205,7 +205,7 @@ Result<Generation> Runner::generate_one(const host::RequestInput& asked) {
     input.within_window = until_full || (options_.repl && stops);
     input.sampling = std::move(sampling);
     input.stops = options_.generation.stop_strings;
-    input.constraint = options_.generation.constraint.compiled;
+    input.wish = wish_;
     input.ignore_end = options_.generation.ignore_eos;
     input.log_probs = options_.log_probs;
     input.speculation = options_.serving.speculation();
@@ -302,6 +302,8 @@ Status Runner::run(RunOptions options) {
   PUMICE_TRY_STATUS(options.generation.validate());
   PUMICE_TRY_STATUS(options.tools.validate());
   PUMICE_TRY(host::AnswerInput answer, options.tools.read());
+  AnswerWish wish = options.generation.constraint.wish();
+  PUMICE_TRY_STATUS(options.tools.choose(answer, wish));
   PUMICE_TRY_STATUS(options.model.resolve());
   PUMICE_TRY_STATUS(
       check_not_an_input(from_utf8(options.serving.prompt_cache),
@@ -315,6 +317,7 @@ Status Runner::run(RunOptions options) {
   const Logger logger = stderr_logger(options.model.verbose);
   Runner runner(std::move(options), logger, std::move(texts));
   runner.answer_ = std::move(answer);
+  runner.wish_ = std::move(wish);
   Status status = repl ? runner.repl(file) : runner.once(file);
   if (runner.host_ != nullptr) {
     print_stats(stats, runner.host_->engine());

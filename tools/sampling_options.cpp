@@ -50,7 +50,7 @@ Status SamplingOptions::validate() {
 
 Status SamplingOptions::complete(const host::ModelTexts& texts) {
   PUMICE_TRY_STATUS(sampler.validate(texts.tokenizer->vocabulary().size()));
-  PUMICE_TRY_STATUS(constraint.complete(*texts.constraints));
+  PUMICE_TRY_STATUS(constraint.complete(texts));
   sampler.seed = seed_ >= 0 ? static_cast<uint64_t>(seed_) : std::random_device{}();
   return {};
 }

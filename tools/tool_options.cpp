@@ -56,7 +56,9 @@ void ToolOptions::add_to(CLI::App& app) {
                  "Jinja template to use instead of the model's own, a file");
   app.add_option("--tools", file,
                  "A JSON file of functions that the model may call, as OpenAI's \"tools\"");
-  app.add_option("--tool-choice", choice, "auto: the model calls if it likes; none: it may not")
+  app.add_option("--tool-choice", choice,
+                 "auto: the model calls if it likes; none: it may not; required: it calls one or "
+                 "more; NAME: it calls that one")
       ->capture_default_str();
   app.add_option("--tool-format", format,
                  "How the model writes calls and reasoning, instead of what its template shows");
@@ -75,12 +77,18 @@ bool ToolOptions::is_used() const {
 Status ToolOptions::validate() const {
   OrderedJson ignored;
   for (const std::string& variable : variables) PUMICE_TRY_STATUS(add_variable(variable, ignored));
-  if (choice == "auto" || choice == "none") return {};
-  return make_error(
-      ErrorCode::kInvalidArgument,
-      "--tool-choice '{}': it must be auto or none; to force a call needs constraints "
-      "on what the model writes, which calls do not have yet",
-      printable(choice, 60));
+  if (!needs_call() || !file.empty()) return {};
+  return make_error(ErrorCode::kInvalidArgument,
+                    "--tool-choice '{}': there is nothing to call; --tools FILE offers tools",
+                    printable(choice, 60));
+}
+
+Status ToolOptions::choose(host::AnswerInput& answer, AnswerWish& wish) const {
+  const Status chosen = choose_tools(choice, answer.tools, wish);
+  if (chosen.ok()) return {};
+  return make_error(ErrorCode::kInvalidArgument,
+                    "--tool-choice '{}': {}; it must be auto, none, required or a tool's name",
+                    printable(choice, 60), chosen.error().message);
 }
 
 Result<host::AnswerInput> ToolOptions::read() const {
@@ -94,7 +102,7 @@ Result<host::AnswerInput> ToolOptions::read() const {
   if (!tools.ok()) {
     return make_error(ErrorCode::kBadFile, "{}: {}", file, tools.error().message);
   }
-  if (choice != "none") answer.tools = std::make_shared<const Tools>(*std::move(tools));
+  answer.tools = std::make_shared<const Tools>(*std::move(tools));
   return answer;
 }
 
@@ -121,15 +129,8 @@ Result<std::vector<ChatMessage>> read_messages_file(const std::string& file) {
   PUMICE_TRY(const std::string text, read_text_file(from_utf8(file)));
   const Result<OrderedJson> json = read_ordered_json(text, kMaxMessagesBytes);
   if (!json.ok()) return bad(json.error().message);
-  const bool is_inside = json->is_object() && json->contains("messages");
-  const OrderedJson& list = is_inside ? json->at("messages") : *json;
-  if (!list.is_array() || list.empty()) return bad("it is not a list of messages");
-  std::vector<ChatMessage> messages;
-  for (const OrderedJson& one : list) {
-    Result<ChatMessage> message = read_message(one);
-    if (!message.ok()) return bad(message.error().message);
-    messages.push_back(*std::move(message));
-  }
+  Result<std::vector<ChatMessage>> messages = read_messages(*json);
+  if (!messages.ok()) return bad(messages.error().message);
   return messages;
 }
 

@@ -28,6 +28,10 @@ struct ToolOptions {
   Status validate() const;
   /// Errors: those of read_text_file; kBadFile for tools that are none.
   Result<host::AnswerInput> read() const;
+  /// Whether the model has to call.
+  bool needs_call() const { return choice != "auto" && choice != "none"; }
+  /// What --tool-choice says of tools that were read, and of what an answer is held to. Errors: kInvalidArgument.
+  Status choose(host::AnswerInput& answer, AnswerWish& wish) const;
   /// A model's, with the template and the format of the flags. Errors: those of read_text_file and
   /// ModelTexts::read; what is wrong with the template.
   Result<host::ModelTexts> read_texts(const GgufFile& model) const;

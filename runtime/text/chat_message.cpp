@@ -97,4 +97,16 @@ Json message_json(const ChatMessage& message) {
   return json;
 }
 
+Result<std::vector<ChatMessage>> read_messages(const Json& json) {
+  const bool is_inside = json.is_object() && json.contains("messages");
+  const Json& list = is_inside ? json["messages"] : json;
+  if (!list.is_array() || list.empty()) return bad("it is not a list of messages");
+  std::vector<ChatMessage> messages;
+  for (const Json& one : list) {
+    PUMICE_TRY(ChatMessage message, read_message(one));
+    messages.push_back(std::move(message));
+  }
+  return messages;
+}
+
 }  // namespace pumice

@@ -45,6 +45,8 @@ struct ChatMessage {
 /// "tool_call_id"}. A content may be null beside calls, or a list of texts; `reasoning` is read too.
 /// Errors (kInvalidArgument): what is wrong with it; roles are not checked.
 Result<ChatMessage> read_message(const nlohmann::ordered_json& json);
+/// A list of them, or an object with that as "messages". Errors: also kInvalidArgument for anything else, and for none.
+Result<std::vector<ChatMessage>> read_messages(const nlohmann::ordered_json& json);
 nlohmann::ordered_json message_json(const ChatMessage& message);
 /// [{"id", "type": "function", "function": {"name", "arguments"}}, …]
 nlohmann::ordered_json calls_json(std::span<const ToolCall> calls);

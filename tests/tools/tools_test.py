@@ -91,9 +91,47 @@ class Tools(CommandLineTest):
         self.assertEqual([m["role"] for m in messages], ["user", "assistant", "tool", "tool", "assistant"])
         self.assertEqual([(m["tool_call_id"], m["content"]) for m in messages[2:4]], [("1", "Rain"), ("2", "9")])
 
+    def test_a_call_that_has_to_come_is_one_that_its_schema_accepts(self):
+        city = {"type": "string", "enum": ["Rome", "Bonn"]}
+        tools = [{"name": "weather", "parameters": {"type": "object", "properties": {"city": city, "days": {
+            "type": "integer", "minimum": 1, "maximum": 9}}, "required": ["city", "days"], "additionalProperties": False}},
+                 {"name": "clock", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}]
+        quick = ["--tools", self.write("few.json", json.dumps(tools)), "--template-var", "enable_thinking=false"]
+        few = [*quick, "-p", "Rome?", "-c", 900]
+        for format in ("hermes", "qwen-xml", "glm", "lfm2"):
+            answer = self.run_json(*few, "--tool-format", format, "--tool-choice", "weather", n=400)
+            self.assertEqual((answer["text"], answer["end_reason"]), ("", "stop"), format)
+            (call,) = answer["tool_calls"]
+            arguments = json.loads(call["function"]["arguments"])
+            self.assertIn(arguments.pop("city"), ("Rome", "Bonn"))
+            self.assertIn(arguments.pop("days"), range(1, 10))
+            self.assertEqual(arguments, {})
+        some = self.run_json(*few, "--tool-choice", "required", n=110)
+        self.assertIn(some["tool_calls"][0]["function"]["name"], ("weather", "clock"))
+        chat = ["chat", *self.flags, *quick, "-c", 900, "-n", 160, "--tool-choice", "clock"]
+        done = self.ok(*chat, stdin=b"Rome?\n9 o'clock\n").stdout.decode()
+        self.assertRegex(done, r"\Aclock \{\s*\}\n")
+        self.assertEqual(done.count("clock {"), 1)  # what follows its result is free
+
+    def test_what_is_held_to_a_schema_is_the_answer_behind_the_reasoning(self):
+        flag = ["-p", "Once", "-j", '{"enum": ["yes", "no"]}']
+        held = self.run_json(*flag, "--template-var", "enable_thinking=false")
+        self.assertIn(held["text"], ('"yes"', '"no"'))
+        self.assertEqual(held["end_reason"], "stop")
+        thinks = self.run_json(*flag, "--template-var", "enable_thinking=true")
+        self.assertEqual(thinks["text"], "")
+        self.assertGreater(len(thinks["reasoning"]), 5)
+        # The model is none that ends its reasoning: here it has.
+        behind = ["--messages", self.write("b.json", json.dumps([{"role": "user", "content": "Once"}])),
+                  "--template-var", "enable_thinking=true", "--chat-template",
+                  self.write("over.jinja", TEMPLATE.replace("<think>\n", "<think>so</think>"))]
+        over = json.loads(self.ok("run", *self.flags[:4], *behind, "-j", '{"enum": ["yes", "no"]}', "--json").stdout)
+        self.assertIn(over["text"], ('"yes"', '"no"'))
+
     def test_what_is_wrong_is_said(self):
         prompt = ["run", "-m", self.model, "-p", "x"]
         self.refuses(USAGE, *prompt, "--tool-choice", "weather", says="--tool-choice 'weather'")
+        self.refuses(USAGE, "run", *self.flags, "-p", "x", *self.tools, "--tool-choice", "moon", says="there is no tool \"moon\"")
         self.refuses(USAGE, *prompt, "--template-var", "thinking", says="expected NAME=VALUE")
         self.refuses(USAGE, *prompt, *self.tools, says="no chat template")
         self.refuses(USAGE, "chat", "-m", self.model, *self.tools, says="no chat template")
