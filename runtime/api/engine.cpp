@@ -65,6 +65,24 @@ pumice_event_kind kind_of(host::Event::Kind kind) {
 
 pumice_string string_of(const std::string& text) { return {text.c_str(), text.size()}; }
 
+/// Points to what `event` has. The end of an answer is an event's own kind.
+void parts_of(const host::Event& event, std::vector<pumice_answer_part>& parts) {
+  constexpr pumice_part_kind kKinds[] = {PUMICE_PART_REASONING, PUMICE_PART_TEXT,
+                                         PUMICE_PART_CALL_BEGUN, PUMICE_PART_ARGUMENTS,
+                                         PUMICE_PART_CALL_ENDED};
+  parts.clear();
+  for (const AnswerEvent& one : event.answer) {
+    if (one.kind == AnswerEvent::Kind::kFinish) continue;
+    pumice_answer_part part{};
+    part.kind = kKinds[static_cast<size_t>(one.kind)];
+    part.call = one.call;
+    part.text = string_of(one.text);
+    part.id = string_of(one.id);
+    part.complete = one.complete;
+    parts.push_back(part);
+  }
+}
+
 uint64_t microseconds_of(std::chrono::steady_clock::duration time) {
   return static_cast<uint64_t>(
       std::max<int64_t>(std::chrono::duration_cast<std::chrono::microseconds>(time).count(), 1));
@@ -299,6 +317,9 @@ pumice_status pumice_next_event(pumice_engine* engine, pumice_event* event) {
       out.top_log_probs = engine->top_log_probs.data();
       out.n_top_log_probs = engine->top_log_probs.size();
     }
+    parts_of(*next, engine->parts);
+    out.parts = engine->parts.data();
+    out.n_parts = engine->parts.size();
     write_struct(out, event);
     return {};
   });

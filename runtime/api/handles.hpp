@@ -5,6 +5,7 @@
 #include <memory>
 #include <string_view>
 
+#include "answers/answer_constraint.hpp"
 #include "base/result.hpp"
 #include "constraints/matcher.hpp"
 #include "host/device_owner.hpp"
@@ -43,11 +44,13 @@ struct pumice_engine {
   const pumice::api::HandleKind kind = pumice::api::HandleKind::kEngine;
   std::unique_ptr<pumice::host::Host> host;
   std::vector<pumice_token_log_prob> top_log_probs = {};  // of the event that was given out last
+  std::vector<pumice_answer_part> parts = {};             // likewise
 };
 
 struct pumice_constraint {
   const pumice::api::HandleKind kind = pumice::api::HandleKind::kConstraint;
   std::shared_ptr<const pumice::Constraint> constraint;
+  pumice::AnswerWish wish;  // of which it was compiled
 };
 
 namespace pumice::api {

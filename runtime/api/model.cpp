@@ -37,7 +37,13 @@ Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
   host::ModelRequest request{.engine_may_differ = options.engine == nullptr};
   PUMICE_TRY(request.path, absolute_path(path));
   PUMICE_TRY(const GgufFile file, GgufFile::open(path));
-  PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(file));
+  PUMICE_TRY(const std::string_view given_template,
+             read_text(options.chat_template, "chat_template"));
+  std::optional<std::string> chat_template;
+  if (!given_template.empty()) chat_template = given_template;
+  PUMICE_TRY(const std::string_view answers, read_text(options.answer_format, "answer_format"));
+  PUMICE_TRY(host::ModelTexts texts,
+             host::ModelTexts::read(file, chat_template, std::string(answers)));
   PUMICE_TRY(std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
   PUMICE_TRY(request.engine,
              read_engine_options(options.engine, "engine", plan->program().context_length));
@@ -128,7 +134,9 @@ pumice_status pumice_constraint_compile(const pumice_model* model,
     PUMICE_TRY(const ConstraintText given, read_constraint_options(options));
     PUMICE_TRY(std::shared_ptr<const Constraint> compiled,
                model->owner->texts().constraints->compile(given.kind, given.text));
-    *constraint = new pumice_constraint{.constraint = std::move(compiled)};
+    *constraint =
+        new pumice_constraint{.constraint = std::move(compiled),
+                              .wish = {.kind = given.kind, .text = std::string(given.text)}};
     return {};
   });
 }

@@ -6,12 +6,15 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "api/handles.hpp"
 #include "api/structs.hpp"
+#include "base/json.hpp"
 #include "base/printable.hpp"
 
 namespace pumice::api {
@@ -157,6 +160,75 @@ Result<RestoreOptions> read_restore_options(const pumice_restore_options* given)
   return restore;
 }
 
+namespace {
+
+using OrderedJson = nlohmann::ordered_json;
+
+Error wrong_json(std::string_view name, const Error& error) {
+  return make_error(ErrorCode::kInvalidArgument, "{}: {}", name, error.message);
+}
+
+/// Nothing: the text is empty.
+Result<std::optional<OrderedJson>> read_json_text(pumice_string string, std::string_view name) {
+  PUMICE_TRY(const std::string_view text, read_text(string, name));
+  if (text.empty()) return std::optional<OrderedJson>();
+  Result<OrderedJson> json = read_ordered_json(text, kMaxInputBytes);
+  if (!json.ok()) return wrong_json(name, json.error());
+  return std::optional<OrderedJson>(*std::move(json));
+}
+
+Status refuse_without_parts(const pumice_request_options& options) {
+  const std::pair<const char*, pumice_string> fields[] = {
+      {"messages_json", options.messages_json},
+      {"tools_json", options.tools_json},
+      {"tool_choice", options.tool_choice},
+      {"template_variables_json", options.template_variables_json}};
+  for (const auto& [name, field] : fields) {
+    PUMICE_TRY(const std::string_view text, read_text(field, name));
+    if (text.empty()) continue;
+    return make_error(ErrorCode::kInvalidArgument, "{} is for answers in parts: set `parts` to 1",
+                      name);
+  }
+  return {};
+}
+
+/// What is told apart, and what is for the template and its tools.
+Status read_parts_options(const pumice_request_options& options, host::RequestInput& input) {
+  PUMICE_TRY(const bool parts, read_bool(options.parts, "parts"));
+  if (!parts) return refuse_without_parts(options);
+  host::AnswerInput& answer = input.answer.emplace();
+  PUMICE_TRY(const std::optional<OrderedJson> said,
+             read_json_text(options.messages_json, "messages_json"));
+  if (said) {
+    Result<std::vector<ChatMessage>> messages = read_messages(*said);
+    if (!messages.ok()) return wrong_json("messages_json", messages.error());
+    if (!input.messages.empty()) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        "give messages or messages_json, only one of them");
+    }
+    input.messages = *std::move(messages);
+  }
+  PUMICE_TRY(const std::string_view tools_json, read_text(options.tools_json, "tools_json"));
+  if (!tools_json.empty()) {
+    Result<Tools> tools = Tools::parse(tools_json);
+    if (!tools.ok()) return wrong_json("tools_json", tools.error());
+    answer.tools = std::make_shared<const Tools>(*std::move(tools));
+  }
+  PUMICE_TRY(const std::string_view choice, read_text(options.tool_choice, "tool_choice"));
+  const Status chosen = choose_tools(choice, answer.tools, input.wish);
+  if (!chosen.ok()) return wrong_json("tool_choice", chosen.error());
+  PUMICE_TRY(std::optional<OrderedJson> variables,
+             read_json_text(options.template_variables_json, "template_variables_json"));
+  if (!variables) return {};
+  if (!variables->is_object()) {
+    return make_error(ErrorCode::kInvalidArgument, "template_variables_json must be a JSON object");
+  }
+  answer.variables = *std::move(variables);
+  return {};
+}
+
+}  // namespace
+
 Result<host::RequestInput> read_request_options(const pumice_request_options* given) {
   PUMICE_TRY(const pumice_request_options options, read_struct(given, "options"));
   host::RequestInput input;
@@ -170,10 +242,6 @@ Result<host::RequestInput> read_request_options(const pumice_request_options* gi
     PUMICE_TRY(const std::string_view role, read_text(message.role, "a message's role"));
     PUMICE_TRY(const std::string_view content, read_text(message.content, "a message's content"));
     input.messages.push_back({std::string(role), std::string(content)});
-  }
-  if (!input.text.empty() + !input.tokens.empty() + !input.messages.empty() > 1) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "give the prompt as text, tokens or messages, only one of them");
   }
   PUMICE_TRY(input.special, read_bool(options.special, "special"));
   input.max_new_tokens = options.max_new_tokens;
@@ -195,6 +263,12 @@ Result<host::RequestInput> read_request_options(const pumice_request_options* gi
   if (options.constraint != nullptr) {
     PUMICE_TRY_STATUS(check_handle(options.constraint, "constraint"));
     input.constraint = options.constraint->constraint;
+    input.wish = options.constraint->wish;
+  }
+  PUMICE_TRY_STATUS(read_parts_options(options, input));
+  if (!input.text.empty() + !input.tokens.empty() + !input.messages.empty() > 1) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "give the prompt as text, tokens or messages, only one of them");
   }
   using enum host::Speculation::Guesses;
   PUMICE_TRY(input.speculation.guesses,

@@ -77,6 +77,40 @@ TEST_F(CppHeader, HoldsAnswersToConstraints) {
             PUMICE_INVALID_ARGUMENT);
 }
 
+TEST_F(CppHeader, TellsAnswersInParts) {
+  const std::string path = pumice::test::source_path("models/pumice-stories.gguf").string();
+  auto load = pumice::options<pumice_model_options>();
+  load.path = pumice::view(path);
+  load.chat_template = pumice::view("{{ messages[0].content }}<think>\n");
+  auto model = device_->load(load);
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  auto engine = model->make_engine();
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  auto request = pumice::options<pumice_request_options>();
+  request.parts = 1;
+  request.messages_json = pumice::view(R"([{"role": "user", "content": "Once upon"}])");
+  request.max_new_tokens = 8;
+  ASSERT_TRUE(engine->submit(0, request).ok());
+  std::string text, reasoning;
+  for (bool ended = false; !ended;) {
+    ASSERT_TRUE(engine->poll().ok());
+    auto event = engine->next_event();
+    for (; event.ok() && event->kind != PUMICE_EVENT_NONE; event = engine->next_event()) {
+      text += event->text;
+      for (const pumice::AnswerPart& part : event->parts) {
+        EXPECT_EQ(part.kind, PUMICE_PART_REASONING);
+        reasoning += part.text;
+      }
+      EXPECT_EQ(event->details.parts, nullptr);
+      ended = ended || event->kind == PUMICE_EVENT_FINISHED;
+    }
+    ASSERT_TRUE(event.ok());
+    ASSERT_TRUE(engine->wait(1000).ok());
+  }
+  EXPECT_GT(reasoning.size(), 5u);
+  EXPECT_NE(text.find(reasoning), std::string::npos);
+}
+
 TEST_F(CppHeader, SubmitsMessagesWhichAModelWithoutATemplateReadsLineByLine) {
   auto model = device_->load(pumice::test::source_path("models/pumice-stories.gguf").string());
   ASSERT_TRUE(model.ok()) << model.status().message();

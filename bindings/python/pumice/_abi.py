@@ -77,6 +77,13 @@ PUMICE_END_CANCELLED = 5
 PUMICE_END_TIMEOUT = 6
 PUMICE_END_ERROR = 7
 
+# pumice_part_kind
+PUMICE_PART_REASONING = 1
+PUMICE_PART_TEXT = 2
+PUMICE_PART_CALL_BEGUN = 3
+PUMICE_PART_ARGUMENTS = 4
+PUMICE_PART_CALL_ENDED = 5
+
 
 class pumice_string(Structure):
     _fields_ = [
@@ -173,6 +180,8 @@ class pumice_model_options(Structure):
         ("struct_size", c_size_t),
         ("path", pumice_string),
         ("engine", POINTER(pumice_engine_options)),
+        ("chat_template", pumice_string),
+        ("answer_format", pumice_string),
     ]
 
 
@@ -248,6 +257,23 @@ class pumice_request_options(Structure):
         ("speculation", c_int32),
         ("max_draft_tokens", c_uint32),
         ("constraint", c_void_p),
+        ("parts", c_uint32),
+        ("unused2", c_uint32),
+        ("messages_json", pumice_string),
+        ("tools_json", pumice_string),
+        ("tool_choice", pumice_string),
+        ("template_variables_json", pumice_string),
+    ]
+
+
+class pumice_answer_part(Structure):
+    _fields_ = [
+        ("kind", c_int32),
+        ("call", c_uint32),
+        ("text", pumice_string),
+        ("id", pumice_string),
+        ("complete", c_uint32),
+        ("unused", c_uint32),
     ]
 
 
@@ -282,6 +308,8 @@ class pumice_event(Structure):
         ("n_top_log_probs", c_size_t),
         ("drafted_tokens", c_uint32),
         ("accepted_tokens", c_uint32),
+        ("parts", POINTER(pumice_answer_part)),
+        ("n_parts", c_size_t),
     ]
 
 

@@ -64,6 +64,10 @@ class Engine(Handle):
         """An Answer to messages [{"role": …, "content": …}], by the model's chat template."""
         return self._submit(0, messages=messages, max_tokens=max_tokens, **options)
 
+    def ask(self, messages, *, max_tokens=0, **options):
+        """An Answer in parts to messages as OpenAI has them, of any role. `options`: those of Session.ask."""
+        return self._submit(0, asked=messages, max_tokens=max_tokens, **options)
+
     def session(self, *, system=None, service_class="normal", priority=0, salt=None, max_tokens_per_second=0,
                 sentences=False, **sampling):
         """A Session: a conversation, or a character. `sampling`: temperature, top_k, top_p, min_p, repeat_penalty,
@@ -108,7 +112,8 @@ class Engine(Handle):
     # ---- inside
 
     def _submit(self, session, *, prompt=None, messages=None, max_tokens=0, stop=(), timeout=None, ignore_end=False,
-                special=False, constraint=None, schema=None, grammar=None, regex=None, log_probs=None, **sampling):
+                special=False, constraint=None, schema=None, grammar=None, regex=None, log_probs=None, asked=None, tools=None,
+                tool_choice=None, template_variables=None, **sampling):
         if constraint is None and any(text is not None for text in (schema, grammar, regex)):
             constraint = Constraint(self.model, schema=schema, grammar=grammar, regex=regex)
         options = {"max_new_tokens": max_tokens, "sampling": _sampling(**sampling), "special": int(special),
@@ -125,6 +130,12 @@ class Engine(Handle):
             texts = [(string(one["role"]), string(one["content"])) for one in messages]  # kept until it is submitted
             options |= {"messages": array(_abi.pumice_message, [_abi.pumice_message(*pair) for pair in texts]),
                         "n_messages": len(texts)}
+        if asked is not None:
+            options |= {"parts": 1, "messages_json": json.dumps(asked), "tool_choice": tool_choice,
+                        "tools_json": None if tools is None else json.dumps(tools),
+                        "template_variables_json": None if template_variables is None else json.dumps(template_variables)}
+        elif tools is not None or tool_choice is not None or template_variables is not None:
+            raise ValueError("tools, tool_choice and template_variables are for `ask`")
         if log_probs is not None:
             options |= {"log_probs": 1, "n_top_log_probs": log_probs}
         request = new(_abi.pumice_request_options, **options)
@@ -170,7 +181,10 @@ class Answer:
     """What a request says: pieces of text as they come, to be iterated over, also with `async for`.
 
     Of all that was taken so far: `text`, `tokens`, `log_probs`. Once it has ended: `end_reason` ("stop", "length",
-    "stop_string", "window", "cancelled", "timeout"), `usage`. An answer that nobody holds any more is cancelled."""
+    "stop_string", "window", "cancelled", "timeout"), `usage`. An answer that nobody holds any more is cancelled.
+
+    Of one that was asked for in parts (`ask`) also `parts`, in order: {"type": "reasoning" or "text", "text": …} and {"type":
+    "call", "id", "name", "arguments" (JSON), "complete"}; `reasoning` and `content` of these, and `calls`."""
 
     def __init__(self, engine, request):
         self._engine = engine
@@ -181,6 +195,7 @@ class Answer:
         self.text = ""
         self.tokens = []
         self.log_probs = []
+        self.parts = []
         self.end_reason = None
         self.usage = None
 
@@ -191,6 +206,8 @@ class Answer:
             if event.n_top_log_probs:
                 best = [(one.token, one.log_prob) for one in event.top_log_probs[:event.n_top_log_probs]]
                 self.log_probs.append((event.log_prob, best))
+        for part in event.parts[:event.n_parts]:
+            self._add_part(part)
         piece = text_of(event.text)
         if event.kind == _abi.PUMICE_EVENT_FINISHED:
             self.end_reason = _END_REASONS.get(event.end_reason)
@@ -202,6 +219,37 @@ class Answer:
         if piece:
             self._pieces.append(piece)
         self._finished = self._finished or event.kind == _abi.PUMICE_EVENT_FINISHED
+
+    def _add_part(self, part):
+        last = self.parts[-1] if self.parts else {"type": None}
+        text = text_of(part.text)
+        if part.kind == _abi.PUMICE_PART_CALL_BEGUN:
+            self.parts.append({"type": "call", "id": text_of(part.id), "name": text, "arguments": "", "complete": False})
+        elif part.kind == _abi.PUMICE_PART_ARGUMENTS:
+            last["arguments"] += text
+        elif part.kind == _abi.PUMICE_PART_CALL_ENDED:
+            last["complete"] = bool(part.complete)
+        else:
+            kind = "reasoning" if part.kind == _abi.PUMICE_PART_REASONING else "text"
+            if last["type"] == kind:
+                last["text"] += text
+            else:
+                self.parts.append({"type": kind, "text": text})
+
+    @property
+    def reasoning(self):
+        """What it thought, so far."""
+        return "".join(part["text"] for part in self.parts if part["type"] == "reasoning")
+
+    @property
+    def content(self):
+        """What it said, so far: its text without reasoning and calls."""
+        return "".join(part["text"] for part in self.parts if part["type"] == "text")
+
+    @property
+    def calls(self):
+        """The calls that came, so far."""
+        return [part for part in self.parts if part["type"] == "call"]
 
     def has_news(self):
         """Whether a piece or the end is there."""
@@ -280,6 +328,18 @@ class Session:
         if self._system is not None:
             messages.insert(0, {"role": "system", "content": self._system})
         answer = self._engine._submit(self._number, messages=messages, max_tokens=max_tokens, **options)
+        self._system = None
+        return answer
+
+    def ask(self, messages, *, tools=None, tool_choice=None, template_variables=None, max_tokens=0, **options):
+        """An Answer in parts to messages as OpenAI has them: roles system, developer, user, assistant and tool. `tools`: a
+        list of OpenAI's functions; `tool_choice`: "auto", "none", "required" or a tool's name; `template_variables`: a dict
+        such as {"enable_thinking": False}; `options` as of `say`."""
+        messages = list(messages)
+        if self._system is not None:
+            messages.insert(0, {"role": "system", "content": self._system})
+        answer = self._engine._submit(self._number, asked=messages, tools=tools, tool_choice=tool_choice,
+                                      template_variables=template_variables, max_tokens=max_tokens, **options)
         self._system = None
         return answer
 

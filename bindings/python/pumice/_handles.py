@@ -102,9 +102,10 @@ class Device(Handle):
                 return
             yield levels[line.level], text_of(line.line, "replace")
 
-    def load(self, path):
-        """The Model in a GGUF file. Takes seconds for a large one."""
-        return Model(self, path)
+    def load(self, path, *, chat_template=None, answer_format=None):
+        """The Model in a GGUF file. Takes seconds for a large one. `chat_template`: Jinja, instead of the file's own;
+        `answer_format`: how it writes reasoning and calls, by a family's name, instead of what its template shows."""
+        return Model(self, path, chat_template=chat_template, answer_format=answer_format)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,8 +124,8 @@ class ModelInfo:
 class Model(Handle):
     """Made by Device.load."""
 
-    def __init__(self, device, path):
-        options = new(_abi.pumice_model_options, path=os.fspath(path))
+    def __init__(self, device, path, **texts):
+        options = new(_abi.pumice_model_options, path=os.fspath(path), **texts)
         pointer = ctypes.c_void_p()
         call("model_load", device.pointer, ctypes.byref(options), ctypes.byref(pointer))
         super().__init__(pointer, "model_close")

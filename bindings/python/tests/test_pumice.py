@@ -155,6 +155,33 @@ class Answers(unittest.TestCase):
         with self.assertRaises(TypeError):
             self.model.constraint(schema=Pet, regex="a")
 
+    def test_answers_in_parts(self):
+        template = ("{% for t in tools or [] %}{{ t.function.name }} {% endfor %}{% for m in messages %}{{ m.role }}: {{ m.content }}"
+                    "{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}\n{% endfor %}"
+                    "{% if enable_thinking %}<think>\n{% endif %}")
+        tools = [{"name": "look", "parameters": {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"],
+                                                 "additionalProperties": False}}]
+        with self.device.load(MODEL, chat_template=template) as model, model.engine(context_tokens=512) as engine:
+            self.assertTrue(model.info.has_chat_template)
+            with engine.session(system="Be kind.") as session:
+                called = session.ask([{"role": "user", "content": "Hi"}], tools=tools, tool_choice="look", max_tokens=100).wait()
+                (call,) = called.calls
+                self.assertEqual((call["name"], call["complete"], called.content), ("look", True, ""))
+                self.assertIn(json.loads(call["arguments"])["n"], (1, 2))
+                told = session.ask([{"role": "tool", "tool_call_id": call["id"], "content": "A cat"}], tools=tools,
+                                   max_tokens=8).wait()
+                self.assertEqual(told.content.strip(), told.text.strip())
+                self.assertIn("assistant: <tool_call>", model.detokenize(session.tokens))
+            thought = engine.ask([{"role": "developer", "content": "Once"}, {"role": "user", "content": "upon"}],
+                                 template_variables={"enable_thinking": True}, max_tokens=8).wait()
+            self.assertEqual([part["type"] for part in thought.parts], ["reasoning"])
+            self.assertEqual((thought.reasoning.strip(), thought.content), (thought.text.strip(), ""))
+            with self.assertRaises(pumice.Error) as caught:
+                engine.ask([{"role": "user", "content": "Hi"}], tools=tools, tool_choice="fly")
+            self.assertIn('there is no tool "fly"', str(caught.exception))
+            with self.assertRaises(ValueError):
+                engine.generate("Hi", tools=tools)
+
     def test_sessions_remember_and_are_saved(self):
         with self.engine.session(seed=3, temperature=0.7) as session:
             first = session.say("A dog ran.", max_tokens=8).wait()

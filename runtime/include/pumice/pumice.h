@@ -174,6 +174,11 @@ typedef struct pumice_model_options {
   // refused before anything is loaded. NULL: weights make room for a default engine, which need not
   // fit.
   const struct pumice_engine_options* engine;
+  pumice_string chat_template;  // Jinja, instead of the file's own; empty: that
+  // How the model writes reasoning and calls (pumice_request_options.parts), by the name of a family
+  // of models ("hermes", "qwen-xml", "harmony", …); empty: as its template shows. A name that is not
+  // known is an error of the first request that needs it.
+  pumice_string answer_format;
 } pumice_model_options;
 
 typedef struct pumice_model_info {
@@ -439,8 +444,29 @@ typedef struct pumice_request_options {
   uint32_t max_draft_tokens;  // of a guess; 0: 7
   // Tokens after which no text of it is possible are never chosen, and the answer ends where nothing
   // may follow (PUMICE_END_STOP). An answer that max_new_tokens or a full context ends is the
-  // beginning of one. NULL: none.
+  // beginning of one. Where the model's chat template lets the answer to messages begin with
+  // reasoning, the constraint begins behind that. NULL: none.
   const pumice_constraint* constraint;
+  // 1: the answer to messages is told apart into parts (pumice_event.parts), and the session
+  // remembers it so: its reasoning, and its calls as calls. The model must have a chat template.
+  pumice_bool parts;
+  uint32_t unused2;  // not read
+  // With `parts`. Messages instead of `messages`: OpenAI's, a JSON array of them, with the roles
+  // system, developer, user, assistant ("tool_calls", "reasoning_content") and tool
+  // ("tool_call_id": of calls without an id, their results come in the calls' order). If the last
+  // one is the assistant's, its answer goes on.
+  pumice_string messages_json;
+  // With `parts`. What the model may call: OpenAI's tools, a JSON array of {"type": "function",
+  // "function": {"name", "description", "parameters"}}. Of a call's arguments nothing is checked,
+  // unless the choice asks for one.
+  pumice_string tools_json;
+  // "auto" or empty: it calls if it likes; "none": it is not told of the tools; "required": it calls
+  // one or more; or the name of the tool that it calls. What it has to call it writes in its family's
+  // way with arguments that are valid under the tool's schema; like a constraint this begins behind
+  // reasoning. PUMICE_INVALID_ARGUMENT: no such tool, or a schema that cannot be held to.
+  pumice_string tool_choice;
+  // With `parts`. The chat template's variables, a JSON object: {"enable_thinking": false}.
+  pumice_string template_variables_json;
 } pumice_request_options;
 
 // From any thread; the request begins with the next pumice_poll. `session` may be 0. Errors that
@@ -496,6 +522,26 @@ enum {
   PUMICE_END_ERROR = 7  // `status` and `message` say which
 };
 
+// A part of an answer, as far as an event brings it: pieces of one kind that follow each other, of
+// one call, are one text.
+typedef int32_t pumice_part_kind;
+enum {
+  PUMICE_PART_REASONING = 1,
+  PUMICE_PART_TEXT = 2,
+  PUMICE_PART_CALL_BEGUN = 3,  // of the tool `text`, with an `id`
+  PUMICE_PART_ARGUMENTS = 4,   // a call's texts together are a JSON object
+  PUMICE_PART_CALL_ENDED = 5
+};
+
+typedef struct pumice_answer_part {
+  pumice_part_kind kind;
+  uint32_t call;         // of parts of a call: which of the answer's, from 0
+  pumice_string text;    // NUL-terminated, as `id`
+  pumice_string id;      // the model's own or, if it gives none, one that is made
+  pumice_bool complete;  // of PUMICE_PART_CALL_ENDED: 0 where the model broke off
+  uint32_t unused;
+} pumice_answer_part;
+
 // The natural logarithm of a token's probability, before penalties, temperature and filters.
 typedef struct pumice_token_log_prob {
   uint32_t token;
@@ -528,6 +574,10 @@ typedef struct pumice_event {
   // Of PUMICE_EVENT_FINISHED: tokens that were guessed and verified, and how many of these came.
   uint32_t drafted_tokens;
   uint32_t accepted_tokens;
+  // Of a request with pumice_request_options.parts: what its tokens and text so far turned out to
+  // mean. Beside `text`, which has all of it as the model wrote it, marks that are text included.
+  const pumice_answer_part* parts;
+  size_t n_parts;
 } pumice_event;
 
 // Polling thread. The next event, in order; what it points to is valid until the engine's next call

@@ -110,6 +110,15 @@ Result<Info> info_of(pumice_status (*get)(Object*, Info*), Object* object) {
 
 }  // namespace detail
 
+/// A part of an answer (pumice_answer_part). Owns its texts.
+struct AnswerPart {
+  pumice_part_kind kind = PUMICE_PART_TEXT;
+  std::uint32_t call = 0;
+  std::string text;
+  std::string id;
+  bool complete = false;
+};
+
 /// A request's event. Owns its text.
 struct Event {
   pumice_event_kind kind = PUMICE_EVENT_NONE;
@@ -119,6 +128,7 @@ struct Event {
   std::string text;
   std::optional<std::uint32_t> token;
   std::vector<pumice_token_log_prob> top_log_probs;
+  std::vector<AnswerPart> parts;
   pumice_event details{};  ///< the rest; its strings and arrays are empty
 };
 
@@ -236,6 +246,13 @@ class Engine {
     if (raw.status != PUMICE_OK)
       event.status = Status(raw.status, std::string(raw.message.data, raw.message.length));
     event.top_log_probs.assign(raw.top_log_probs, raw.top_log_probs + raw.n_top_log_probs);
+    for (std::size_t i = 0; i < raw.n_parts; ++i) {
+      const pumice_answer_part& part = raw.parts[i];
+      event.parts.push_back({part.kind, part.call, std::string(part.text.data, part.text.length),
+                             std::string(part.id.data, part.id.length), part.complete != 0});
+    }
+    raw.parts = nullptr;
+    raw.n_parts = 0;
     raw.text = raw.message = {};
     raw.top_log_probs = nullptr;
     raw.n_top_log_probs = 0;
@@ -281,6 +298,9 @@ class Model {
     auto load = options<pumice_model_options>();
     load.path = view(path);
     load.engine = engine;
+    return Model::load(device, load);
+  }
+  static Result<Model> load(pumice_device* device, const pumice_model_options& load) {
     pumice_model* model = nullptr;
     Status status(pumice_model_load(device, &load, &model));
     if (!status.ok()) return status;
@@ -337,6 +357,7 @@ class Device {
   Result<Model> load(std::string_view path, const pumice_engine_options* engine = nullptr) {
     return Model::load(get(), path, engine);
   }
+  Result<Model> load(const pumice_model_options& options) { return Model::load(get(), options); }
   Result<pumice_device_info> info() const {
     return detail::info_of<pumice_device_info, const pumice_device>(pumice_device_get_info, get());
   }
