@@ -119,6 +119,11 @@ Result<host::ModelTexts> ToolOptions::read_texts(const GgufFile& model) const {
                       from_file ? template_file : std::string(host::kChatTemplateKey),
                       error.message, from_file ? "" : " (--chat-template FILE takes another)");
   }
+  if (is_used() && (*texts.format)->is_plain()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the model has no chat template, so it knows neither tools nor roles; "
+                      "--chat-template FILE gives it one");
+  }
   return texts;
 }
 

@@ -98,11 +98,6 @@ size_t n_common_start(std::string_view a, std::string_view b) {
   return static_cast<size_t>(end - a.begin());
 }
 
-std::string_view without_blanks(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
 std::string literal(std::string_view text) { return std::string(without_blanks(text)); }
 
 /// What stands before, between and behind the parts that are looked for, in their order.

@@ -17,6 +17,12 @@ constexpr bool is_mark(char c) {
 }
 constexpr bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
+inline std::string_view without_blanks(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
 /// Appends `text` as what stands between the quotes of a JSON string. Pieces may be cut anywhere.
 void append_escaped(std::string_view text, std::string& out);
 std::string json_quoted(std::string_view text);
