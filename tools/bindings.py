@@ -15,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 HEADER = ROOT / "runtime/include/pumice/pumice.h"
 PYTHON = ROOT / "bindings/python/pumice/_abi.py"
 CSHARP = ROOT / "bindings/csharp/Pumice/Abi.cs"
+NODE = ROOT / "bindings/node/abi.mjs"
 
 
 class Header:
@@ -112,6 +113,20 @@ def python_struct(header, name, members):
     return lines + ["    ]", "", ""]
 
 
+def in_order(header):
+    """Structs, each behind those that it points to, which may come later in the header."""
+    waiting = dict(header.structs)
+    while waiting:
+        for name, members in waiting.items():
+            needs = {declared.rstrip("*").strip() for _, declared in members} & set(waiting) - {name}
+            if not needs:
+                yield name, members
+                del waiting[name]
+                break
+        else:
+            raise SystemExit(f"bindings: structs that need each other: {', '.join(waiting)}")
+
+
 def python(header):
     lines = ['"""Written by tools/bindings.py from pumice.h: structs, constants and functions as C has them."""', "",
              "# pylint: disable=invalid-name,too-few-public-methods,missing-class-docstring",
@@ -122,18 +137,8 @@ def python(header):
     for name, constants in header.enums.items():
         lines += ["", f"# {name}", *(f"{constant} = {value}" for constant, value in constants)]
     lines += ["", ""]
-    # A struct may point to one that comes later in the header.
-    done, waiting = [], dict(header.structs)
-    while waiting:
-        for name, members in waiting.items():
-            needs = {declared.rstrip("*").strip() for _, declared in members} & set(waiting) - {name}
-            if not needs:
-                lines += python_struct(header, name, members)
-                done.append(name)
-                del waiting[name]
-                break
-        else:
-            raise SystemExit(f"bindings: structs that need each other: {', '.join(waiting)}")
+    for name, members in in_order(header):
+        lines += python_struct(header, name, members)
     lines += ["# Name → (result, parameters).", "FUNCTIONS = {"]
     for name, (result, parameters) in header.functions.items():
         kinds = [ctype(header, declared) for _, declared in parameters]
@@ -187,12 +192,17 @@ def csharp_parameter(header, declared, following, closes):
     return f"out {csharp_value(header, target)}"
 
 
-def csharp_enum(name, constants):
+def short_names(constants):
+    """[(name without the words that all begin with, value)]"""
     words = [constant.split("_") for constant, _ in constants]
     shared = 0
     while len({tuple(one[:shared + 1]) for one in words}) == 1:
         shared += 1
-    members = [f"{camel('_'.join(one[shared:]))} = {value}," for one, (_, value) in zip(words, constants)]
+    return [("_".join(one[shared:]), value) for one, (_, value) in zip(words, constants)]
+
+
+def csharp_enum(name, constants):
+    members = [f"{camel(constant)} = {value}," for constant, value in short_names(constants)]
     return [f"public enum {camel(name)} {{", *("  " + member for member in members), "}", ""]
 
 
@@ -248,7 +258,52 @@ def csharp(header):
     return "\n".join(lines[:-1] + ["}", "}", ""])
 
 
-OUTPUTS = {PYTHON: python, CSHARP: csharp}
+def node_member(declared):
+    if match := re.fullmatch(r"char\[(\d+)\]", declared):
+        return f'koffi.array("char", {match[1]})'
+    if "[" in declared:
+        raise SystemExit(f"bindings: not a type of koffi's: {declared}")
+    # Bytes with a length are no "char *": that would end at a NUL.
+    return '"void *"' if declared in ("function", "char*") else f'"{declared.replace("*", " *")}"'
+
+
+def node_parameter(header, name, declared, following):
+    """As csharp_parameter. Elements are typed arrays, which are read and written in place, but for structs."""
+    spaced = re.sub(r"(\*+)$", r" \1", declared) + " "
+    if not declared.endswith("*") or declared[:-1].strip() in header.handles:
+        return f"{spaced}{name}"
+    if declared[:-1].strip() in header.structs:
+        return f"_Inout_ {spaced}{name}"
+    if following == "size_t":
+        return f"void * {name}"
+    return f"_Out_ {spaced}{name}"
+
+
+def node(header):
+    lines = ["// Written by tools/bindings.py from pumice.h: structs, constants and functions as C has them.", "",
+             'import koffi from "koffi";', ""]
+    # Strings of JavaScript have a length.
+    lines += [f"export const {name} = {'2n ** 64n - 1n' if value == 'UINT64_MAX' else value};"
+              for name, value in header.constants.items() if value != "SIZE_MAX"]
+    lines += ["", "// Of each type: name → value.", "export const ENUMS = {"]
+    for name, constants in header.enums.items():
+        lines += [f"  {name}: {{", *(f"    {short.lower()}: {value}," for short, value in short_names(constants)), "  },"]
+    lines += ["};", ""]
+    lines += [f'koffi.opaque("{name}");' for name in header.handles]
+    lines += [f'koffi.alias("{name}", "{target}");' for name, target in header.aliases.items()]
+    lines += ["", "// Name → member → type.", "export const STRUCTS = {"]
+    for name, members in in_order(header):
+        lines += [f"  {name}: {{", *(f"    {member}: {node_member(declared)}," for member, declared in members), "  },"]
+    lines += ["};", "for (const [name, members] of Object.entries(STRUCTS)) koffi.struct(name, members);", "",
+              "export const FUNCTIONS = ["]
+    for name, (result, parameters) in header.functions.items():
+        following = [declared for _, declared in parameters[1:]] + [None]
+        texts = [node_parameter(header, member, declared, after) for (member, declared), after in zip(parameters, following)]
+        lines.append(f'  "{result.replace("char*", "char *")} {name}({", ".join(texts) or "void"})",')
+    return "\n".join(lines + ["];", ""])
+
+
+OUTPUTS = {PYTHON: python, CSHARP: csharp, NODE: node}
 
 
 def main():
