@@ -28,7 +28,9 @@ packages=(
   # test
   libgtest-dev libgmock-dev libbenchmark-dev python3 spirv-tools vulkan-validationlayers
 )
-lint_packages=(clang-format clang-tidy shellcheck clang libclang-rt-dev patch xz-utils abigail-tools)
+lint_packages=(clang-format clang-tidy shellcheck clang libclang-rt-dev patch xz-utils abigail-tools
+  # the C# binding's tests
+  mono-mcs)
 # A browser for the tests of `pumice report`; Ubuntu has it as a snap only.
 if grep -qs '^ID=debian' /etc/os-release; then lint_packages+=(chromium); fi
 

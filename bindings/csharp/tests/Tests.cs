@@ -1,0 +1,187 @@
+// The C# sources on the built library, with the bundled model. Exit 77 where there is no Vulkan device.
+using System;
+using System.Collections;
+using System.Linq;
+using System.Threading;
+using System.Threading.Tasks;
+using Pumice;
+
+static class Tests {
+  private const string Prompt = "Once upon a time";
+  private static Device device;
+  private static Model model;
+  private static Engine engine;
+  private static string text;
+
+  static int Main(string[] arguments) {
+    try {
+      device = new Device();
+    } catch (PumiceException problem) {
+      Console.WriteLine("no usable Vulkan device: " + problem.Message);
+      return problem.Status == Status.NoDevice ? 77 : 1;
+    }
+    model = device.Load(arguments[0]);
+    engine = model.CreateEngine(new EngineOptions { Sequences = 4, ContextTokens = 512 });
+    text = engine.Generate(Prompt, Tokens(24)).Wait().Text;
+    var tests = new Action[] { WhatFailsSaysWhatAndWhy, PiecesAreTheText, InfosAndTokens, ManyFromManyThreads, Async,
+                               Constraints, SessionsRememberAndAreSaved, CancellingAndStops, Frames, ClosedHandles };
+    int failed = 0;
+    foreach (Action test in tests) {
+      try {
+        test();
+        Console.WriteLine("ok " + test.Method.Name);
+      } catch (Exception problem) {
+        Console.WriteLine("FAILED " + test.Method.Name + ": " + problem);
+        ++failed;
+      }
+    }
+    engine.Dispose();
+    model.Dispose();
+    device.Dispose();
+    return failed == 0 ? 0 : 1;
+  }
+
+  private static void WhatFailsSaysWhatAndWhy() {
+    var problem = Throws<PumiceException>(() => new Device(new DeviceOptions { Selector = "no such device" }));
+    Equal(problem.Status, Status.NoDevice);
+    True(problem.Message.Contains("no such device"), problem.Message);
+    Equal(Throws<PumiceException>(() => device.Load("/nowhere/ä.gguf")).Status, Status.BadFile);
+    Equal(Throws<PumiceException>(() => engine.Generate(Prompt, Tokens(100000))).Status, Status.DoesNotFit);
+    Equal(Throws<PumiceException>(() => engine.Restore(new byte[] { 1, 2, 3 })).Status, Status.BadFile);
+  }
+
+  private static void PiecesAreTheText() {
+    var answer = engine.Generate(Prompt, new AnswerOptions { MaxTokens = 24, TopLogProbs = 2 });
+    var pieces = answer.ToList();
+    True(pieces.Count > 4, "pieces");
+    Equal(string.Concat(pieces), text);
+    Equal(answer.Text, text);
+    Equal(answer.EndReason, EndReason.Length);
+    Equal(answer.Usage.GeneratedTokens, 24);
+    Equal(answer.Tokens.Length, 24);
+    Equal(answer.LogProbs.Length, 24);
+    Equal(answer.LogProbs[3].Likeliest.Count, 2);
+    Equal(answer.LogProbs[3].Likeliest[0].Token, answer.Tokens[3]);
+    True(answer.LogProbs[3].Likeliest[1].LogProb <= answer.LogProbs[3].LogProb, "the likeliest first");
+    Equal(model.Detokenize(answer.Tokens).Trim(), text.Trim());
+  }
+
+  private static void InfosAndTokens() {
+    True(Device.All().Any(one => one.Name == device.Info.Name && one.Uuid == device.Info.Uuid), "among all devices");
+    True(model.Info.Vocabulary > 100, "vocabulary");
+    Equal(engine.Generate(model.Tokenize(Prompt), Tokens(24)).Wait().Text, text);
+    Equal(model.Tokenize("", false).Length, 0);
+    True(engine.Stats["steps"] > 0, "steps");
+    True(engine.Prewarm(0), "all kernels");
+    True(device.Log().All(one => one.Level != LogLevel.None && one.Text.Length > 0), "log");
+    Equal(Library.Version, "0.1.0");
+  }
+
+  private static void ManyFromManyThreads() {
+    var answers = Enumerable.Range(0, 6).Select(_ => engine.Generate(Prompt, Tokens(24))).ToList();
+    var threads = answers.Select(one => new Thread(() => one.Wait())).ToList();
+    threads.ForEach(one => one.Start());
+    threads.ForEach(one => True(one.Join(60000), "ended"));
+    answers.ForEach(one => Equal(one.Text, text));
+  }
+
+  private static void Async() {
+    Func<Task<string>> read = async () => {
+      var answer = engine.Generate(Prompt, Tokens(24));
+      string all = "";
+      for (string piece = await answer.NextAsync(); piece != null; piece = await answer.NextAsync()) all += piece;
+      return all;
+    };
+    foreach (string one in Task.WhenAll(read(), read()).Result) Equal(one, text);
+    var source = new CancellationTokenSource();
+    var cancelled = engine.Generate(Prompt, Tokens(300));
+    var waiting = cancelled.WaitAsync(source.Token);
+    source.Cancel();
+    True(Throws<AggregateException>(() => waiting.Wait()).InnerException is OperationCanceledException, "cancelled");
+    Equal(cancelled.EndReason, EndReason.Cancelled);
+  }
+
+  private static void Constraints() {
+    using (var constraint = model.Compile(ConstraintKind.Regex, "yes|no")) {
+      string said = engine.Generate("So? ", new AnswerOptions { Constraint = constraint }).Wait().Text;
+      True(said == "yes" || said == "no", said);
+    }
+    using (var constraint = model.Compile(ConstraintKind.JsonSchema, "{\"const\": [1, true]}"))
+      Equal(engine.Generate("So? ", new AnswerOptions { Constraint = constraint }).Wait().Text.Replace(" ", ""), "[1,true]");
+    using (var constraint = model.Compile(ConstraintKind.Grammar, "root ::= \"maybe\""))
+      Equal(engine.Generate("So? ", new AnswerOptions { Constraint = constraint }).Wait().Text, "maybe");
+    Equal(Throws<PumiceException>(() => model.Compile(ConstraintKind.Grammar, "root ::= missing")).Status, Status.InvalidArgument);
+  }
+
+  private static void SessionsRememberAndAreSaved() {
+    var options = new SessionOptions { Sampling = new Sampling { Seed = 3, Temperature = 0.7f }, System = "Be kind." };
+    byte[] saved;
+    string then;
+    using (var session = engine.OpenSession(options)) {
+      var first = session.Say("A dog ran.", Tokens(8)).Wait();
+      saved = session.Save();
+      var second = session.Say("Then", Tokens(8)).Wait();
+      True(second.Usage.PromptTokens > first.Usage.PromptTokens, "remembered");
+      Equal(session.Tokens.Length, second.Usage.PromptTokens + 8);
+      then = second.Text;
+    }
+    using (var again = engine.Restore(saved)) Equal(again.Say("Then", Tokens(8)).Wait().Text, then);
+  }
+
+  private static void CancellingAndStops() {
+    var answer = engine.Generate(Prompt, Tokens(300));
+    answer.Next();
+    answer.Cancel();
+    Equal(answer.Wait().EndReason, EndReason.Cancelled);
+    answer.Cancel();
+    string word = text.Split(' ')[2];
+    var stopped = engine.Generate(Prompt, new AnswerOptions { MaxTokens = 24, Stops = new[] { "§", word } }).Wait();
+    Equal(stopped.Text, text.Substring(0, text.IndexOf(word, StringComparison.Ordinal)));
+    Equal(stopped.EndReason, EndReason.StopText);
+    uint likeliest = engine.Generate(Prompt, Tokens(1)).Wait().Tokens[0];
+    var banned = new Sampling { LogitBias = new System.Collections.Generic.Dictionary<uint, float> {
+      { likeliest, float.NegativeInfinity } } };
+    True(engine.Generate(Prompt, new AnswerOptions { MaxTokens = 1, Sampling = banned }).Wait().Tokens[0] != likeliest, "banned");
+  }
+
+  private static void Frames() {
+    var answer = engine.Generate(Prompt, Tokens(24));
+    string read = "";
+    IEnumerator work = engine.Frames(1000), reading = answer.Frames(piece => read += piece);
+    int frames = 0;
+    for (; reading.MoveNext(); ++frames) work.MoveNext();
+    Equal(read, text);
+    True(frames > 4, "over many frames");
+  }
+
+  private static void ClosedHandles() {
+    var closed = model.CreateEngine(new EngineOptions { ContextTokens = 64 });
+    var answer = closed.Generate(Prompt, Tokens(4));
+    var session = closed.OpenSession();
+    closed.Dispose();
+    closed.Dispose();
+    session.Dispose();
+    Throws<ObjectDisposedException>(() => closed.Generate(Prompt));
+    Throws<ObjectDisposedException>(() => answer.Next());
+    True(!closed.Frames(1000).MoveNext(), "no more frames");
+  }
+
+  private static AnswerOptions Tokens(uint count) { return new AnswerOptions { MaxTokens = count }; }
+
+  private static void True(bool holds, string what) {
+    if (!holds) throw new Exception("not so: " + what);
+  }
+
+  private static void Equal<T>(T value, T expected) {
+    if (!Equals(value, expected)) throw new Exception("'" + value + "' is not '" + expected + "'");
+  }
+
+  private static T Throws<T>(Action action) where T : Exception {
+    try {
+      action();
+    } catch (T expected) {
+      return expected;
+    }
+    throw new Exception("nothing was thrown");
+  }
+}
