@@ -258,6 +258,13 @@ class Host {
     bool scores = false;
     GenerationRequest request;
   };
+  /// A request that waits for a prefix from the store.
+  struct Reading {
+    Submission submission;
+    /// Null: it waits for the request whose prompt it shares.
+    std::shared_ptr<PrefixStore::Reading> stored;
+    Clock::time_point until;
+  };
   /// When the device may be opened again, if no step ended since.
   struct Retry {
     Clock::time_point next = {};
@@ -295,6 +302,7 @@ class Host {
   Status with_engine(const std::function<Status()>& body);
   void empty_inbox();
   void start(Submission submission);
+  void give_to_engine(Submission submission);
   void stop(RequestId id, EndReason reason, Status failure = {});
   Status advance(double budget_s);
   void end_overdue();
@@ -305,6 +313,11 @@ class Host {
   static void keep_what_was_said(OpenRequest request, OpenConversation& conversation);
   void give_up(const Error& error);
   void update_stats();
+
+  // host_stored.cpp
+  bool waits_for_stored(Submission& submission);
+  void begin_read();
+  bool has_ended(RequestId id) const;
 
   // host_recovery.cpp
   bool is_elsewhere() const;
@@ -331,6 +344,7 @@ class Host {
   std::unique_ptr<Engine> engine_;
   std::map<pumice::RequestId, RequestId> running_;
   std::set<std::pair<Clock::time_point, RequestId>> deadlines_;  // of those that have one
+  std::vector<Reading> reading_;                                 // in the order they came
   std::deque<Event> events_;
   bool budget_event_due_ = false;
   bool is_lost_ = false;  // its device, and no other was had yet

@@ -296,7 +296,8 @@ HttpResponse App::metrics() const {
           .body = metrics_.text({.model = model_.id,
                                  .window_tokens = model_.window_tokens,
                                  .kv_type = options_.kv_type,
-                                 .vllm_names = options_.vllm_metrics},
+                                 .vllm_names = options_.vllm_metrics,
+                                 .prefix_store = service_->host().engine().prefix_store()},
                                 service_->stats())};
 }
 
