@@ -109,6 +109,10 @@ struct RequestInput {
   std::optional<uint32_t> log_probs = {};  ///< GenerationRequest::log_probs
   bool scores = false;                     ///< GenerationRequest::on_score, as events
   Speculation speculation = {};
+  /// Unless so much of its prompt, 0 to 1, is in the prefix cache or in the prefix store, the request
+  /// ends at once, with nothing computed (EndReason::kCacheThreshold). All but the last token counts
+  /// as all of it, as that one is never cached.
+  double cache_hit_threshold = 0;
   /// Another choice of the prompt of that request (GenerationRequest::choice_of).
   RequestId shares_prompt_with = RequestId::kNone;
   /// Of a request without a conversation: what it has instead of a conversation's.
@@ -256,6 +260,7 @@ class Host {
     RequestId id = RequestId::kNone;
     RequestId choice_of = RequestId::kNone;
     bool scores = false;
+    double cache_hit_threshold = 0;
     GenerationRequest request;
   };
   /// A request that waits for a prefix from the store.
@@ -317,6 +322,7 @@ class Host {
   // host_stored.cpp
   bool waits_for_stored(Submission& submission);
   void begin_read();
+  bool ends_at_threshold(const Submission& submission);
   bool has_ended(RequestId id) const;
 
   // host_recovery.cpp

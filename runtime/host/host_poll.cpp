@@ -155,6 +155,7 @@ void Host::start(Submission submission) {
 }
 
 void Host::give_to_engine(Submission submission) {
+  if (ends_at_threshold(submission)) return;
   {
     const std::lock_guard lock(mutex_);
     const std::optional<Clock::time_point> deadline = requests_.at(submission.id).deadline;

@@ -54,6 +54,25 @@ void Host::begin_read() {
   reading_ = std::move(waiting);
 }
 
+/// True: it has ended. What the store has for it is in the cache by now.
+bool Host::ends_at_threshold(const Submission& submission) {
+  if (submission.cache_hit_threshold <= 0) return false;
+  const std::vector<TokenId>& prompt = submission.request.prompt;
+  const KvCache& cache = engine_->scheduler().cache();
+  const CacheReport report = cache.look_up(cache.hash_prompt(prompt, submission.request.salt));
+  const double most = std::max(static_cast<double>(report.prompt_tokens) - 1, 1.0);
+  if (report.cached_tokens >= submission.cache_hit_threshold * most) return false;
+  Event event;
+  const std::lock_guard lock(mutex_);
+  finish(submission.id, requests_.at(submission.id),
+         {.end_reason = EndReason::kCacheThreshold,
+          .prompt_tokens = report.prompt_tokens,
+          .cache = report},
+         event);
+  events_.push_back(std::move(event));
+  return true;
+}
+
 bool Host::has_ended(RequestId id) const {
   const std::lock_guard lock(mutex_);
   const auto it = requests_.find(id);

@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Servers as a fleet has them: a store of prefixes that they share."""
+"""Servers as a fleet has them: a store of prefixes that they share, and answers that depend on what is
+cached."""
 
+import json
 import pathlib
 import shutil
 import tempfile
 import threading
 import unittest
 
-from serve_test import Server
+from serve_test import PROMPT, Server
 
 STORY = ("Once upon a time, there was a little girl named Lily. She loved to play outside in the park with her friend "
          "Tom. One day they found a big red ball under a tree, and they were very happy to see it. ")
@@ -100,6 +102,49 @@ class Stores(FleetTest):
         for thread in threads:
             thread.join()
         self.assertEqual(wrong, [])
+
+
+class Thresholds(FleetTest):
+    def test_a_prompt_that_is_not_cached_ends_at_once(self):
+        server = self.start("--prefix-store", self.folder / "store")
+        for path, prompt in (("/v1/completions", {"prompt": STORY}),
+                             ("/v1/chat/completions", {"messages": [{"role": "user", "content": f"Tell me. {STORY}"}]})):
+            body = {**prompt, "max_tokens": 8, "cache_hit_threshold": 0.5}
+            answer = server.json("POST", path, body)
+            choice = answer["choices"][0]
+            self.assertEqual(choice["finish_reason"], "cache_threshold")
+            self.assertEqual(choice.get("text") or choice.get("message", {}).get("content") or "", "")
+            self.assertEqual(answer["usage"]["completion_tokens"], 0)
+            events = server.events(path, body)
+            self.assertEqual(json.loads(events[0])["choices"][0]["finish_reason"], "cache_threshold")
+            self.assertEqual(events[-1], "[DONE]")
+            # As a router goes on: the prompt is read elsewhere, here with a threshold that all prompts meet.
+            server.json("POST", path, {**body, "max_tokens": 1, "cache_hit_threshold": 0})
+            for threshold in (0.5, 1):
+                again = server.json("POST", path, {**body, "cache_hit_threshold": threshold})
+                self.assertNotEqual(again["choices"][0]["finish_reason"], "cache_threshold", threshold)
+        text = server.ask("GET", "/metrics")[2]
+        self.assertIn('finished_reason="cache_threshold"', text)
+
+    def test_what_another_server_has_stored_counts(self):
+        store = ("--prefix-store", self.folder / "store")
+        prefill = self.start(*store)
+        decode = self.start(*store)
+        body = {"prompt": STORY, "max_tokens": 8, "cache_hit_threshold": 0.5}
+        first = decode.json("POST", "/v1/completions", body)
+        self.assertEqual(first["choices"][0]["finish_reason"], "cache_threshold")
+        prefill.json("POST", "/v1/completions", {**body, "max_tokens": 1, "cache_hit_threshold": 0})
+        prefill.wait_until(lambda: prefill.metric("pumice:prefix_store_written_pages_total") >= 2, "it is stored")
+        answer = decode.json("POST", "/v1/completions", body)
+        self.assertEqual(answer["choices"][0]["finish_reason"], "length")
+        self.assertGreaterEqual(self.cached(answer), 32)
+
+    def test_a_threshold_that_is_none_is_named(self):
+        server = self.start()
+        for bad in (-0.1, 1.5, "half"):
+            status, _, text = server.ask("POST", "/v1/completions", {"prompt": PROMPT, "cache_hit_threshold": bad})
+            self.assertEqual(status, 400, text)
+            self.assertEqual(json.loads(text)["error"]["param"], "cache_hit_threshold")
 
 
 if __name__ == "__main__":

@@ -110,6 +110,7 @@ Result<host::RequestId> Service::submit_one(const GenerationInput& input, size_t
                             .log_probs = input.log_probs,
                             .scores = input.scores,
                             .speculation = options_.speculation,
+                            .cache_hit_threshold = input.cache_hit_threshold,
                             .shares_prompt_with =
                                 n_shared == 0 ? host::RequestId::kNone : before[index - n_shared],
                             .alone = {.service_class = input.service_class,

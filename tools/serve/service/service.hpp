@@ -35,6 +35,7 @@ struct GenerationInput {
   std::string salt;
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
+  double cache_hit_threshold = 0;  ///< host::RequestInput::cache_hit_threshold
 
   size_t n_all_choices() const { return prompts.size() * n_choices; }
 };
