@@ -50,6 +50,9 @@ void Service::poll_until_stopped() {
       events->push_back(std::move(**event));
     }
     if (!events->empty()) post_([this, events] { deliver(*events); });
+    if (polled.ok() && options_.after_poll) {
+      options_.after_poll(host_->engine().scheduler().cache());
+    }
     if (polled.ok()) {
       last_failure.clear();
       // What an error is, `poll` finds too.
