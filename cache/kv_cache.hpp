@@ -50,6 +50,7 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -323,6 +324,33 @@ class KvCache {
   /// The bytes of all targets have been written: the prefix is findable.
   void finish(Adoption adoption);
 
+  // ---- a prefix store (cache/prefix_store.hpp): prompts without a salt, of the cache's model
+
+  /// Remember from now on which pages of full blocks become findable, the latest of them.
+  void note_new_pages();
+  bool has_new_pages() const { return !new_entries_.empty(); }
+  /// A page on the device, and what its bytes stand for.
+  struct NewPage {
+    BlockHash hash;
+    uint32_t kind = 0;
+    PageId page = kNoPage;  ///< holds them until the next call that takes pages
+    std::vector<uint32_t> tokens;
+  };
+  /// At most `most` of those that are wanted and still there; the others are forgotten.
+  std::vector<NewPage> take_new_pages(
+      size_t most, const std::function<bool(const BlockHash&, uint32_t kind)>& is_wanted);
+  /// By full block that a prompt could take from a cache: the kinds whose bytes are somewhere.
+  std::vector<KindMask> known_kinds(const HashedPrompt& prompt) const;
+  struct HostPage {
+    uint32_t block = 0;
+    uint32_t kind = 0;
+    std::span<const std::byte> bytes;
+  };
+  /// Put pages of a prompt that were computed elsewhere, in the order of blocks, into host memory:
+  /// findable from now on, until something else needs the memory. What is there already stays, and
+  /// what there is no room for is left out. How many were put there.
+  uint32_t adopt_to_host(const HashedPrompt& prompt, std::span<const HostPage> pages);
+
   /// What files and saved sequences must agree with to be of use here.
   PromptCacheBinding binding() const;
 
@@ -393,6 +421,10 @@ class KvCache {
     Transfers transfers;
     bool taken = false;
   };
+  struct NewEntry {
+    EntryId entry = kNoEntry;
+    BlockHash hash;
+  };
   struct HostTier {
     SlotTier slots;
     std::vector<HostMemory> memory;  // by slot, as they come into use
@@ -432,6 +464,9 @@ class KvCache {
   void copy(SequenceId id, uint32_t kind, PageId source, PageId target, uint32_t n_tokens);
 
   void attach(EntryId entry, PageId page);
+  void note_new(const Sequence& owner, NodeId node, uint32_t kind);
+  bool is_pending(uint32_t host_slot) const;
+  bool put_in_host(EntryId entry, std::span<const std::byte> bytes);
   void index_filled_blocks(Sequence& filled);
   void index_end(Sequence& ended);
   NodeId index_partial_block(Sequence& ended, std::span<const uint32_t> content);
@@ -477,6 +512,8 @@ class KvCache {
   std::deque<Batch> batches_;  // oldest first; only the last may be open
   TransferBatch next_batch_ = 1;
   std::vector<PageMove> moves_;  // under way; their targets are held
+  bool notes_new_pages_ = false;
+  std::deque<NewEntry> new_entries_;  // oldest first
   CacheStats stats_;
 };
 

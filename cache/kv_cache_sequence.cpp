@@ -198,6 +198,7 @@ void KvCache::keep_states(Sequence& kept, NodeId node) {
     index_.attach(index_.entry(node, g), page);
     pool_.set_cached(page, true);
     ++stats_.kinds[g].kept_states;
+    note_new(kept, node, g);
   }
 }
 
@@ -229,6 +230,7 @@ void KvCache::index_filled_blocks(Sequence& filled) {
       const std::vector<PageId>& blocks = filled.held[g].blocks;
       if (i >= blocks.size() || blocks[i] == kNoPage) continue;
       attach(index_.entry(node, g), blocks[i]);
+      note_new(filled, node, g);
     }
     index_.unrefer(filled.tip);
     filled.tip = node;

@@ -36,9 +36,10 @@ enum class EndReason {
   kCancelled,
   kDeadline,
   kError,
-  kComplete,  ///< nothing may follow its last token, which is text
+  kComplete,        ///< nothing may follow its last token, which is text
+  kCacheThreshold,  ///< less of its prompt was cached than it asked for; it was not begun
 };
-/// "length", "stop" (of kComplete too), "stop_string", …
+/// "length", "stop" (of kComplete too), "stop_string", "cache_threshold", …
 std::string_view end_reason_name(EndReason reason);
 
 /// What a client asks for. Times are seconds on the caller's clock, as in Scheduler::plan_step.

@@ -23,8 +23,9 @@ std::string_view service_class_name(ServiceClass service_class) {
 }
 
 std::string_view end_reason_name(EndReason reason) {
-  constexpr std::string_view kNames[] = {"none",      "length",   "stop",  "stop_string", "window",
-                                         "cancelled", "deadline", "error", "stop"};
+  constexpr std::string_view kNames[] = {"none",   "length",         "stop",     "stop_string",
+                                         "window", "cancelled",      "deadline", "error",
+                                         "stop",   "cache_threshold"};
   return kNames[static_cast<size_t>(reason)];
 }
 

@@ -19,6 +19,8 @@ packages=(
   libcurl4-openssl-dev ca-certificates libmd-dev
   # HTTP of `pumice serve`: headers only
   libboost-dev
+  # KV events of `pumice serve`, and what the tests read them with
+  libzmq3-dev python3-zmq python3-msgpack
   # charts of `pumice report`
   libjs-chart.js
   # run: the loader, and drivers that include a software one

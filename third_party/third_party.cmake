@@ -18,6 +18,12 @@ add_library(pumice_curl_headers INTERFACE)
 target_include_directories(pumice_curl_headers SYSTEM INTERFACE ${CURL_HEADERS_DIR})
 target_link_libraries(pumice_curl_headers INTERFACE ${CMAKE_DL_LIBS})
 
+# libzmq: headers only. The library is opened at run time, by a server that publishes KV events.
+find_path(ZMQ_HEADERS_DIR zmq.h REQUIRED DOC "Folder of zmq.h (libzmq3-dev)")
+add_library(pumice_zmq_headers INTERFACE)
+target_include_directories(pumice_zmq_headers SYSTEM INTERFACE ${ZMQ_HEADERS_DIR})
+target_link_libraries(pumice_zmq_headers INTERFACE ${CMAKE_DL_LIBS})
+
 # Boost.Asio and Boost.Beast, for `pumice serve`: headers only, of 1.74 or later.
 find_path(BOOST_HEADERS_DIR boost/beast/http.hpp REQUIRED DOC "Folder of boost/ (libboost-dev)")
 add_library(pumice_boost_headers INTERFACE)

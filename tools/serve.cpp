@@ -30,6 +30,8 @@ struct ServeOptions {
   std::string metrics_compat;
   std::string log = "text";
   uint32_t parallel = 16;
+  serve::KvPublisherOptions kv_events;
+  std::string kv_events_format = "array";
 };
 
 void add_network(CLI::App& command, ServeOptions& options) {
@@ -67,6 +69,22 @@ void add_network(CLI::App& command, ServeOptions& options) {
              "Seconds of silence in a stream until a comment keeps it alive (0: never)");
   add_number(command, "--send-timeout", app.limits.send_s, 0.01, 3600,
              "Seconds that a client may take to read what was sent until it is cut off");
+  command.option_defaults()->group("Fleet");
+  command
+      .add_option("--kv-events", options.kv_events.endpoint,
+                  "ZeroMQ address to publish what is cached at, for routers: tcp://*:5557")
+      ->envname("PUMICE_KV_EVENTS");
+  command
+      .add_option("--kv-events-replay", options.kv_events.replay_endpoint,
+                  "Address at which the last batches of --kv-events are sent again")
+      ->envname("PUMICE_KV_EVENTS_REPLAY");
+  add_choice(command, "--kv-events-format", options.kv_events_format, {"array", "map"},
+             "How events are written: as arrays, or as maps with \"type\"");
+  command
+      .add_option("--pod-ip", app.pod_ip,
+                  "Address under which routers know this server, in the topic of --kv-events "
+                  "(that of --host)")
+      ->envname("POD_IP");
   command.option_defaults()->group(kDefaultGroup);
 }
 
@@ -192,9 +210,20 @@ Status serve_model(ServeOptions options) {
   app_options.vllm_metrics = !options.metrics_compat.empty();
   app_options.logger = logger;
   if (options.log != "none") app_options.log_request = options.log == "json" ? log_json : log_text;
+  if (!options.kv_events.endpoint.empty()) {
+    options.kv_events.maps = options.kv_events_format == "map";
+    PUMICE_TRY(app_options.kv_events, serve::KvPublisher::open(options.kv_events));
+  } else if (!options.kv_events.replay_endpoint.empty()) {
+    return make_error(ErrorCode::kInvalidArgument, "--kv-events-replay goes with --kv-events");
+  }
   raise_open_file_limit();
   PUMICE_TRY(const std::unique_ptr<serve::App> app,
              serve::App::create(std::move(app_options), std::move(model), std::move(host)));
+  if (app->kv_events() != nullptr) {
+    const serve::KvPublisher& events = *app->kv_events();
+    print_message("KV events at {}{}{}\n", events.endpoint(),
+                  events.replay_endpoint().empty() ? "" : ", again at ", events.replay_endpoint());
+  }
   print_message("listening on {}\n", app->url());
   app->run();
   print_stats(options.serving.stats, app->host().engine());

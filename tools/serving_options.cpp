@@ -13,6 +13,7 @@ namespace pumice::tools {
 namespace {
 
 constexpr uint32_t kMostDrafted = 64;
+constexpr uint64_t kLeastStoreRam_mib = 256;  // that --prefix-store goes through
 
 }  // namespace
 
@@ -39,6 +40,14 @@ void ServingOptions::add_to(CLI::App& app) {
   app.add_option("--prompt-cache", prompt_cache,
                  "File that keeps computed context from run to run (created if missing)")
       ->envname("PUMICE_PROMPT_CACHE");
+  app.add_option("--prefix-store", prefix_store,
+                 "Folder of computed context that any number of processes share, also on a file "
+                 "system that several machines mount (created if missing). What comes from it "
+                 "goes through --cache-ram, which is then at least 256 MiB")
+      ->envname("PUMICE_PREFIX_STORE");
+  add_number(app, "--prefix-store-size", prefix_store_mib, uint64_t{1}, uint64_t{1} << 40,
+             "Most of --prefix-store, in MiB: what was used longest ago is removed")
+      ->envname("PUMICE_PREFIX_STORE_SIZE");
   app.add_flag("--no-prefix-cache", no_prefix_cache, "Compute every prompt from its start")
       ->envname("PUMICE_NO_PREFIX_CACHE");
   add_invariant(app, invariant);
@@ -74,6 +83,10 @@ Status ServingOptions::validate() const {
     return make_error(ErrorCode::kInvalidArgument,
                       "-md is the model of --spec draft; here --spec is {}", spec);
   }
+  if (!prefix_store.empty() && no_prefix_cache) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--prefix-store keeps what --no-prefix-cache forgets: leave one of them out");
+  }
   const uint64_t memory_mib = physical_memory_bytes() >> 20;
   if (memory_mib == 0 || cache_ram_mib <= memory_mib) return {};
   return make_error(ErrorCode::kDoesNotFit, "--cache-ram {} MiB: this machine has {} MiB of memory",
@@ -89,6 +102,11 @@ void ServingOptions::apply_to(EngineOptions& options) const {
   options.keep_tokens = keep_tokens;
   options.cache_host_bytes = cache_ram_mib << 20;
   options.cache_file = from_utf8(prompt_cache);
+  if (!prefix_store.empty()) {
+    options.cache_host_bytes = std::max(cache_ram_mib, kLeastStoreRam_mib) << 20;
+    options.prefix_store = from_utf8(prefix_store);
+    options.prefix_store_bytes = prefix_store_mib << 20;
+  }
   options.prefix_cache = !no_prefix_cache;
   options.invariant = invariant;
   if (spec != "off") options.spare_logit_rows = std::max(options.spare_logit_rows, most_drafted);

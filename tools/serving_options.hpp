@@ -17,6 +17,8 @@ struct ServingOptions {
   uint32_t keep_tokens = 1;
   uint64_t cache_ram_mib = 0;
   std::string prompt_cache;
+  std::string prefix_store;
+  uint64_t prefix_store_mib = 16384;
   bool no_prefix_cache = false;
   bool invariant = false;
   std::string spec = "off";

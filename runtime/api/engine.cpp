@@ -48,10 +48,11 @@ pumice_session number_of(host::ConversationId id) { return static_cast<pumice_se
 pumice_request number_of(host::RequestId id) { return static_cast<pumice_request>(id); }
 
 pumice_end_reason reason_of(EndReason reason) {
+  // The last one does not come: nobody asks for a threshold of cached tokens here.
   constexpr pumice_end_reason kReasons[] = {
-      PUMICE_END_NONE,      PUMICE_END_LENGTH, PUMICE_END_STOP,
-      PUMICE_END_STOP_TEXT, PUMICE_END_WINDOW, PUMICE_END_CANCELLED,
-      PUMICE_END_TIMEOUT,   PUMICE_END_ERROR,  PUMICE_END_STOP};
+      PUMICE_END_NONE,   PUMICE_END_LENGTH,    PUMICE_END_STOP,    PUMICE_END_STOP_TEXT,
+      PUMICE_END_WINDOW, PUMICE_END_CANCELLED, PUMICE_END_TIMEOUT, PUMICE_END_ERROR,
+      PUMICE_END_STOP,   PUMICE_END_STOP};
   return kReasons[static_cast<size_t>(reason)];
 }
 

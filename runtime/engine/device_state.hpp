@@ -52,6 +52,8 @@ class DeviceState {
   /// What a cache must be to stand for these pages.
   KvCacheOptions cache_options() const;
   KvPageStore& pages() { return *page_store_; }
+  /// For pages on their way to a prefix store; none without one.
+  std::span<const vk::BufferRange> stored_pages() const { return buffers_.stored_pages; }
 
   // ---- memory
 

@@ -53,6 +53,10 @@ Result<EngineOptions> checked(EngineOptions options, const Model& model) {
     return make_error(ErrorCode::kInvalidArgument, "split_tokens must be a multiple of {}",
                       kKvBlockTokens);
   }
+  if (!options.prefix_store.empty() && (options.cache_host_bytes == 0 || !options.prefix_cache)) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "a prefix store needs a prefix cache with host memory");
+  }
   options.chunk_tokens = std::min(options.chunk_tokens, options.token_budget);
   return options;
 }
@@ -108,14 +112,23 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<vk::PipelineLibra
   if (!all.cache_file.empty()) {
     PUMICE_TRY_STATUS(scheduler.cache().open_prompt_cache(all.cache_file, all.cache_file_bytes));
   }
+  if (!all.prefix_store.empty()) {
+    const KvCache& cache = scheduler.cache();
+    PUMICE_TRY(engine->store_, PrefixStore::open({.folder = all.prefix_store,
+                                                  .limit_bytes = all.prefix_store_bytes,
+                                                  .binding = cache.binding(),
+                                                  .most_read_bytes = all.cache_host_bytes,
+                                                  .logger = all.logger},
+                                                 cache.kinds()));
+  }
   engine->requests_.emplace(std::move(scheduler), request_limits(all, device.program()));
   engine->start_stepper();
   return engine;
 }
 
 void Engine::start_stepper() {
-  stepper_ =
-      std::make_unique<Stepper>(*requests_, *device_, options_, [this] { return this->now(); });
+  stepper_ = std::make_unique<Stepper>(
+      *requests_, *device_, options_, [this] { return this->now(); }, store_.get());
   stepper_->set_hooks(hooks_);
   requests_->scheduler().set_draft_rows(device_->decoder().alike_rows());
   memory_.met = memory_.budget_bytes == UINT64_MAX;
@@ -179,7 +192,7 @@ double Engine::now() const {
 }
 
 double Engine::next_due_s() const {
-  if (stepper_ != nullptr && stepper_->changes_memory()) return 0;
+  if (stepper_ != nullptr && (stepper_->changes_memory() || stepper_->saves_pages())) return 0;
   if (idle()) return std::numeric_limits<double>::infinity();
   if (requests_->has_events() || stepper_ == nullptr || !stepper_->idle()) return 0;
   return scheduler().next_due_s();
@@ -361,6 +374,48 @@ Status Engine::save_prompt_cache() {
     PUMICE_TRY_STATUS(stepper_->settle());
     return ::pumice::save_prompt_cache(requests_->scheduler().cache(), device_->pages());
   });
+}
+
+// ---- the prefix store
+
+std::shared_ptr<PrefixStore::Reading> Engine::read_stored(std::span<const TokenId> prompt,
+                                                          std::string_view salt) {
+  if (store_ == nullptr || !salt.empty()) return nullptr;
+  const KvCache& cache = scheduler().cache();
+  HashedPrompt hashed = cache.hash_prompt(prompt);
+  std::vector<KindMask> known = cache.known_kinds(hashed);
+  const KindMask all = cache.kinds().all();
+  if (std::ranges::all_of(known, [&](KindMask kinds) { return kinds == all; })) return nullptr;
+  hashed.hashes.resize(known.size());
+  hashed.content.resize(known.size() * cache.options().block_tokens);
+  return store_->read(std::move(hashed.content), std::move(hashed.hashes), std::move(known),
+                      [this] { wake(); });
+}
+
+void Engine::adopt_stored(std::span<const TokenId> prompt, PrefixStore::Reading& reading) {
+  PUMICE_CHECK(reading.done(), "a prefix is still being read");
+  const Status adopted = guarded([&]() -> Status {
+    KvCache& cache = requests_->scheduler().cache();
+    std::vector<KvCache::HostPage> pages;
+    for (const PrefixStore::Prefix::Page& page : reading.prefix().pages) {
+      pages.push_back({page.block, page.kind, page.bytes});
+    }
+    (void)cache.adopt_to_host(cache.hash_prompt(prompt), pages);
+    return {};
+  });
+  // Then it is computed.
+  if (!adopted.ok()) options_.logger.warning("{}", adopted.error().message);
+}
+
+Status Engine::finish_storing() {
+  if (store_ == nullptr) return {};
+  PUMICE_TRY_STATUS(check_device());
+  while (stepper_->saves_pages()) {
+    PUMICE_TRY_STATUS(stepper_->poll(Submitter::kNoBudget));
+    if (!stepper_->idle()) PUMICE_TRY_STATUS(stepper_->wait());
+  }
+  store_->flush();
+  return {};
 }
 
 // ---- conversations

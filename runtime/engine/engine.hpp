@@ -18,6 +18,7 @@
 
 #include "base/check.hpp"
 #include "base/result.hpp"
+#include "cache/prefix_store.hpp"
 #include "engine/device_state.hpp"
 #include "engine/engine_options.hpp"
 #include "engine/requests.hpp"
@@ -135,6 +136,18 @@ class Engine {
   /// a file, kInternal, those of `step`.
   Status save_prompt_cache();
 
+  /// Begin to read from the prefix store what a request with this prompt could go on from and the
+  /// cache does not have. Null: nothing can be. Ends a `wait` once it is done.
+  std::shared_ptr<PrefixStore::Reading> read_stored(std::span<const TokenId> prompt,
+                                                    std::string_view salt);
+  /// What was read for this prompt is findable from now on, as far as host memory has room.
+  void adopt_stored(std::span<const TokenId> prompt, PrefixStore::Reading& reading);
+  /// Wait until all that is findable now is in the prefix store, but for what had no room. While no
+  /// request is under way. Errors: those of `step`.
+  Status finish_storing();
+  /// Null without EngineOptions::prefix_store.
+  const PrefixStore* prefix_store() const { return store_.get(); }
+
   /// From now on let all that the device's ledger has in the heap of the device's memory, of this
   /// engine, its model and any others there, be at most `bytes`; UINT64_MAX: no budget, as at
   /// first. Returns at once: `poll` and `step` work towards it, also while no request is there, and
@@ -235,6 +248,7 @@ class Engine {
   std::optional<Requests> requests_;
   StepHooks hooks_;
   Waker waker_;
+  std::unique_ptr<PrefixStore> store_;  // its threads wake
   bool broken_ = false;  // an exception left something in the middle: `repair` comes next
   std::unique_ptr<DeviceState> device_;  // none after a `rebuild` that failed; so is stepper_
   std::unique_ptr<Stepper> stepper_;

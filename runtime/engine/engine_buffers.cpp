@@ -11,6 +11,8 @@ namespace pumice {
 namespace {
 
 constexpr uint64_t kTransferBytes = uint64_t{64} << 20;  // at a time between tiers
+// To a prefix store: no more than the host copies within a millisecond or two.
+constexpr uint64_t kStoreBytes = uint64_t{4} << 20;
 
 }  // namespace
 
@@ -44,6 +46,11 @@ std::vector<vk::ArenaLayout> EngineBuffers::lay_out(const EngineSizes& sizes,
   if (options.cache_host_bytes > 0 || !options.cache_file.empty()) {
     const uint64_t most = std::max<uint64_t>(1, kTransferBytes / sizes.layout.page_bytes);
     transfers.add(std::min<uint64_t>(most, sizes.n_pages), sizes.layout.page_bytes, staged_pages);
+  }
+
+  if (!options.prefix_store.empty()) {
+    const uint64_t most = std::max<uint64_t>(1, kStoreBytes / sizes.layout.page_bytes);
+    transfers.add(std::min<uint64_t>(most, sizes.n_pages), sizes.layout.page_bytes, stored_pages);
   }
 
   vk::ArenaLayout readback(Domain::kReadback, "readback");

@@ -36,6 +36,8 @@ struct EngineBuffers {
   vk::BufferRange log_probs;  ///< ops::LogProbs::Entry [logit_rows][kLogProbsStride]; likewise
   /// Pages on their way between tiers; only where there are any.
   std::vector<vk::BufferRange> staged_pages;
+  /// Pages on their way to a prefix store; only where there is one.
+  std::vector<vk::BufferRange> stored_pages;
 
   /// All of this, arena by arena; those of one purpose are neighbours. The options are those that
   /// the sizes are of.

@@ -57,8 +57,12 @@ struct EngineOptions {
   std::filesystem::path cache_file =
       {};  ///< prompt cache file to read, and to keep KV in; empty: none
   uint64_t cache_file_bytes = uint64_t{4} << 30;  ///< most to keep in it
-  CostModel cost = {};                            ///< what steps cost, if known from an earlier run
-  std::optional<PaceRates> pace = {};             ///< how long work takes, likewise
+  /// Folder of computed prefixes that is shared with other processes (PrefixStore); empty: none.
+  /// What comes from it goes through host memory, so cache_host_bytes must not be 0.
+  std::filesystem::path prefix_store = {};
+  uint64_t prefix_store_bytes = uint64_t{16} << 30;  ///< most in that folder
+  CostModel cost = {};                 ///< what steps cost, if known from an earlier run
+  std::optional<PaceRates> pace = {};  ///< how long work takes, likewise
   /// Results identical to the bit for every chunking, batch and cache hit on one device; slower,
   /// and always fp32.
   bool invariant = false;

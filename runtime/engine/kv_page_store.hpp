@@ -47,6 +47,9 @@ class KvPageStore final : public PageStore {
   Result<Move> record_read(std::span<const Item> items) const {
     return record_read(items, staging_);
   }
+  /// The same through staging of the caller's, which may be under way beside another.
+  Result<Move> record_read(std::span<const Item> items,
+                           std::span<const vk::BufferRange> staging) const;
   static void take(const Move& move, std::span<const Item> items);
   /// The bytes, as they are now, to pages.
   Result<Move> record_write(std::span<const Item> items) const {
@@ -66,8 +69,6 @@ class KvPageStore final : public PageStore {
   };
   void check_order() const;
   Result<Staging> stage(size_t n_items) const;
-  Result<Move> record_read(std::span<const Item> items,
-                           std::span<const vk::BufferRange> staging) const;
   Result<Move> record_write(std::span<const Item> items,
                             std::span<const vk::BufferRange> staging) const;
 

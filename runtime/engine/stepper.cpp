@@ -13,14 +13,16 @@ constexpr size_t kTraceSteps = 4096;
 }  // namespace
 
 Stepper::Stepper(Requests& requests, DeviceState& device, const EngineOptions& options,
-                 std::function<double()> clock)
+                 std::function<double()> clock, PrefixStore* store)
     : requests_(requests),
       device_(device),
       options_(options),
       clock_(std::move(clock)),
       submitter_(device.device(), Submitter::kLongestSlice_s, options.pace),
       kv_blocks_wanted_(device.kv().n_pages()),
-      weights_(device.device(), device.placement(), submitter_, options.logger) {
+      weights_(device.device(), device.placement(), submitter_, options.logger),
+      saver_(store, requests.scheduler().cache(), device.pages(), submitter_,
+             device.stored_pages()) {
   for (uint32_t ring = 0; ring < device_.n_rings(); ++ring) free_rings_.push_back(ring);
   device_.pages().follow(&submitter_);
 }
@@ -44,6 +46,11 @@ Status Stepper::poll(double budget_s, uint32_t max_steps) {
     return moved;
   }
   if (device_.follow_weights()) replays_.clear();  // they read where the weights were
+  // Pages that go are not read any more.
+  if (const Status saved = resizing() ? saver_.land() : saver_.go_on(); !saved.ok()) {
+    abandon();
+    return saved;
+  }
   PUMICE_TRY_STATUS(plan_steps(budget_s));
   for (uint32_t n = 0; n < max_steps; ++n) {
     PUMICE_TRY(const bool landed, land_oldest());
@@ -327,17 +334,16 @@ Submitter::Ticket Stepper::waited_for() const {
 }
 
 /// A copy that no step waits for.
-Status Stepper::wait_for_weights() {
-  Result<bool> ended = submitter_.has_ended(weights_.ticket());
-  Status status = !ended.ok() ? Status(ended.error())
-                  : *ended    ? Status()
-                              : submitter_.wait(weights_.ticket());
+Status Stepper::wait_for(Submitter::Ticket copy) {
+  Result<bool> ended = submitter_.has_ended(copy);
+  Status status = !ended.ok() ? Status(ended.error()) : *ended ? Status() : submitter_.wait(copy);
   if (!status.ok()) abandon();
   return status;
 }
 
 Status Stepper::wait() {
-  if (steps_.empty() && !shrinking_ && weights_.busy()) return wait_for_weights();
+  if (steps_.empty() && !shrinking_ && saver_.busy()) return wait_for(saver_.ticket());
+  if (steps_.empty() && !shrinking_ && weights_.busy()) return wait_for(weights_.ticket());
   PUMICE_CHECK(!steps_.empty() || shrinking_, "nothing is under way");
   PUMICE_TRY_STATUS(make_masks());
   const Status waited = submitter_.wait(waited_for());
@@ -458,6 +464,7 @@ void Stepper::abandon() {
   submitter_.clear();
   abandon_shrinking();
   weights_.abandon();
+  saver_.abandon();
   if (steps_.empty()) return;
   if (moving()) {
     TransferFailures failures;

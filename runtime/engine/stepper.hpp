@@ -20,6 +20,7 @@
 #include "cache/move_bytes.hpp"
 #include "engine/device_state.hpp"
 #include "engine/engine_options.hpp"
+#include "engine/prefix_saver.hpp"
 #include "engine/replays.hpp"
 #include "engine/requests.hpp"
 #include "engine/step_input.hpp"
@@ -59,9 +60,9 @@ struct StepHooks {
 /// Not thread-safe.
 class Stepper {
  public:
-  /// All must outlive it. `clock`: Engine::now.
+  /// All must outlive it. `clock`: Engine::now. `store`: where findable pages go; null: nowhere.
   Stepper(Requests& requests, DeviceState& device, const EngineOptions& options,
-          std::function<double()> clock);
+          std::function<double()> clock, PrefixStore* store = nullptr);
   /// Waits for the device.
   ~Stepper();
   Stepper(const Stepper&) = delete;
@@ -86,7 +87,7 @@ class Stepper {
   /// Undo every step under way.
   void abandon();
 
-  bool idle() const { return steps_.empty() && !resizing() && !weights_.busy(); }
+  bool idle() const { return steps_.empty() && !resizing() && !weights_.busy() && !saver_.busy(); }
 
   /// Use so much of the device's memory, whose ledger should then have `budget_bytes` at most, from
   /// `poll` to `poll`. More pages of KV memory are there at once, as far as there is memory; fewer
@@ -97,6 +98,8 @@ class Stepper {
   bool resizing() const;
   /// `poll` has something to do for that.
   bool changes_memory() const { return resizing() || weights_.has_work(); }
+  /// Pages are on their way to a prefix store, or have not begun to be.
+  bool saves_pages() const { return saver_.has_work(); }
   /// All is as wanted, as far as there is memory.
   bool memory_settled() const { return !resizing() && weights_.settled(); }
 
@@ -198,7 +201,7 @@ class Stepper {
   void deliver_scores(const PendingStep& step);
   Result<bool> land_oldest();
   Submitter::Ticket waited_for() const;
-  Status wait_for_weights();
+  Status wait_for(Submitter::Ticket copy);
   void drop_last();
 
   Requests& requests_;
@@ -215,6 +218,7 @@ class Stepper {
   bool told_of_refusal_ = false;  // of memory to grow into: it is tried again and again
   std::optional<Shrinking> shrinking_;
   WeightMover weights_;
+  PrefixSaver saver_;
 
   vk::Profiler profiler_;
   std::set<std::string> variants_;

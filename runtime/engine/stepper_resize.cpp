@@ -22,7 +22,7 @@ Status Stepper::resize_on() {
       grow_kv();
       continue;
     }
-    if (!steps_.empty()) return {};
+    if (!steps_.empty() || saver_.busy()) return {};
     if (!shrinking_) begin_shrinking();
     if (shrinking_->saving) {
       PUMICE_TRY(const bool saved, carry_on(*shrinking_->saving));

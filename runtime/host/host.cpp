@@ -150,7 +150,9 @@ Result<Submitted> Host::submit(ConversationId conversation, RequestInput input) 
     it->second.busy = true;
   }
   BusyMark mark(*this, conversation);
-  Submission submission{.choice_of = input.shares_prompt_with, .scores = input.scores};
+  Submission submission{.choice_of = input.shares_prompt_with,
+                        .scores = input.scores,
+                        .cache_hit_threshold = input.cache_hit_threshold};
   PUMICE_TRY(Prepared prepared, prepare(std::move(input), before));
   prepared.record.conversation = conversation;
   Submitted submitted{.prompt_tokens = static_cast<uint32_t>(prepared.request.prompt.size()),

@@ -113,6 +113,10 @@ struct RequestInput {
   std::optional<uint32_t> log_probs = {};  ///< GenerationRequest::log_probs
   bool scores = false;                     ///< GenerationRequest::on_score, as events
   Speculation speculation = {};
+  /// Unless so much of its prompt, 0 to 1, is in the prefix cache or in the prefix store, the request
+  /// ends at once, with nothing computed (EndReason::kCacheThreshold). All but the last token counts
+  /// as all of it, as that one is never cached.
+  double cache_hit_threshold = 0;
   /// Another choice of the prompt of that request (GenerationRequest::choice_of).
   RequestId shares_prompt_with = RequestId::kNone;
   /// Of a request without a conversation: what it has instead of a conversation's.
@@ -261,7 +265,15 @@ class Host {
     RequestId id = RequestId::kNone;
     RequestId choice_of = RequestId::kNone;
     bool scores = false;
+    double cache_hit_threshold = 0;
     GenerationRequest request;
+  };
+  /// A request that waits for a prefix from the store.
+  struct Reading {
+    Submission submission;
+    /// Null: it waits for the request whose prompt it shares.
+    std::shared_ptr<PrefixStore::Reading> stored;
+    Clock::time_point until;
   };
   /// When the device may be opened again, if no step ended since.
   struct Retry {
@@ -305,6 +317,7 @@ class Host {
   Status with_engine(const std::function<Status()>& body);
   void empty_inbox();
   void start(Submission submission);
+  void give_to_engine(Submission submission);
   void stop(RequestId id, EndReason reason, Status failure = {});
   Status advance(double budget_s);
   void end_overdue();
@@ -315,6 +328,12 @@ class Host {
   static void keep_what_was_said(OpenRequest request, OpenConversation& conversation);
   void give_up(const Error& error);
   void update_stats();
+
+  // host_stored.cpp
+  bool waits_for_stored(Submission& submission);
+  void begin_read();
+  bool ends_at_threshold(const Submission& submission);
+  bool has_ended(RequestId id) const;
 
   // host_recovery.cpp
   bool is_elsewhere() const;
@@ -341,6 +360,7 @@ class Host {
   std::unique_ptr<Engine> engine_;
   std::map<pumice::RequestId, RequestId> running_;
   std::set<std::pair<Clock::time_point, RequestId>> deadlines_;  // of those that have one
+  std::vector<Reading> reading_;                                 // in the order they came
   std::deque<Event> events_;
   bool budget_event_due_ = false;
   bool is_lost_ = false;  // its device, and no other was had yet

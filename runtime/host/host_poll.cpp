@@ -103,6 +103,7 @@ Status Host::wait(std::chrono::microseconds most) {
       const std::lock_guard lock(mutex_);
       if (!inbox_.empty() || !cancelled_.empty()) return {};
     }
+    if (!reading_.empty()) most = std::min(most, kLostInterval);
     // Nothing wakes a thread that waits for another device.
     if (is_elsewhere()) most = std::min(most, kLostInterval);
     // What an error is, `poll` finds too.
@@ -138,12 +139,30 @@ void Host::empty_inbox() {
   }
   for (Submission& submission : inbox) start(std::move(submission));
   for (const RequestId id : cancelled) stop(id, EndReason::kCancelled);
+  begin_read();
 }
 
 void Host::start(Submission submission) {
   const double timeout_s = submission.request.timeout_s;
+  if (timeout_s <= kLongestTimeout_s) {
+    const std::lock_guard lock(mutex_);
+    OpenRequest& request = requests_.at(submission.id);
+    request.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                          std::chrono::duration<double>(timeout_s));
+    deadlines_.emplace(*request.deadline, submission.id);
+  }
+  if (!waits_for_stored(submission)) give_to_engine(std::move(submission));
+}
+
+void Host::give_to_engine(Submission submission) {
+  if (ends_at_threshold(submission)) return;
   {
     const std::lock_guard lock(mutex_);
+    const std::optional<Clock::time_point> deadline = requests_.at(submission.id).deadline;
+    if (deadline) {
+      const std::chrono::duration<double> left = *deadline - Clock::now();
+      submission.request.timeout_s = std::max(left.count(), 0.0);
+    }
     const auto first = requests_.find(submission.choice_of);
     if (first != requests_.end()) submission.request.choice_of = first->second.running;
     if (submission.scores) {
@@ -169,10 +188,6 @@ void Host::start(Submission submission) {
   const std::lock_guard lock(mutex_);
   OpenRequest& request = requests_.at(submission.id);
   request.running = *running;
-  if (timeout_s > kLongestTimeout_s) return;
-  request.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                        std::chrono::duration<double>(timeout_s));
-  deadlines_.emplace(*request.deadline, submission.id);
 }
 
 /// Nothing for one that has ended meanwhile, or was cancelled twice. `failure`: of kError.
@@ -299,6 +314,7 @@ void Host::keep_what_was_said(OpenRequest request, OpenConversation& conversatio
 
 /// After what must not happen, nothing is known of the engine: every request ends here.
 void Host::give_up(const Error& error) {
+  reading_.clear();
   std::vector<RequestId> open;
   {
     const std::lock_guard lock(mutex_);
@@ -324,7 +340,7 @@ void Host::update_stats() {
   stats_.queried_tokens = cache.stats().queried_tokens;
   stats_.hit_tokens = cache.stats().cached_tokens;
   stats_.running_requests = static_cast<uint32_t>(scheduler.n_running());
-  stats_.waiting_requests = static_cast<uint32_t>(scheduler.n_waiting());
+  stats_.waiting_requests = static_cast<uint32_t>(scheduler.n_waiting() + reading_.size());
   const double n_pages = std::max(cache.n_pages(), 1u);
   stats_.kv_usage = 1 - cache.n_free_pages() / n_pages;
   stats_.kv_blocks = cache.n_pages();

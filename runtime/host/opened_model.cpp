@@ -165,6 +165,10 @@ Result<std::unique_ptr<Embedder>> OpenedModel::make_embedder(
 void OpenedModel::keep_for_next_run(Engine& engine) const {
   if (device == nullptr) return;
   write_costs(cost_file_of(*this, engine.options()), costs_of(engine), options.logger);
+  if (const Status stored = engine.finish_storing(); !stored.ok()) {
+    options.logger.warning("prefix store {}: not all is stored: {}",
+                           to_utf8(engine.options().prefix_store), stored.error().message);
+  }
   if (engine.options().cache_file.empty()) return;
   const Status saved = engine.save_prompt_cache();
   if (!saved.ok()) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/engine/arithmetic.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace pumice::test {
 
@@ -103,6 +104,24 @@ class LawTest : public EngineTest {
     }
     EXPECT_EQ(engine.allocations_after_prewarm(), allocations);
     EXPECT_EQ(engine.pipelines_compiled_after_prewarm(), pipelines);
+  }
+
+  /// The prompt, by an engine that takes from a prefix store what another computed of `first`.
+  Told run_from_store(const std::vector<TokenId>& first) const {
+    const TemporaryFolder folder;
+    const EngineOptions options{.cache_host_bytes = uint64_t{64} << 20,
+                                .prefix_store = folder.path()};
+    {
+      const auto engine = this->engine(options);
+      run(*engine, first);
+      EXPECT_TRUE(engine->finish_storing().ok());
+    }
+    const auto engine = this->engine(options);
+    const auto reading = engine->read_stored(prompt_, {});
+    EXPECT_NE(reading, nullptr);
+    while (reading != nullptr && !reading->done()) EXPECT_TRUE(engine->wait(10).ok());
+    if (reading != nullptr) engine->adopt_stored(prompt_, *reading);
+    return run(*engine, prompt_);
   }
 
   Told run(Engine& engine, const std::vector<TokenId>& prompt, const std::string& salt = {}) const {

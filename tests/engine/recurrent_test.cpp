@@ -207,6 +207,16 @@ TEST_P(Recurrent, StatesRestoredFromHostMemoryChangeNothing) {
   }
 }
 
+TEST_P(Recurrent, StatesFromAStoreChangeNothing) {
+  // A state is stored where it was kept on the edge of a block: the last before the prompt's end.
+  constexpr uint32_t kShared = 40;
+  const uint32_t edge = (kShared - 1) / block_tokens() * block_tokens();
+  const Told again = run_from_store(beginning(kShared));
+  expect_whole(again, "from a store");
+  EXPECT_EQ(again.report.cache.cached_tokens, edge);
+  EXPECT_EQ(again.rows, rows_after(edge));
+}
+
 TEST_P(Recurrent, StatesRestoredFromAFileChangeNothing) {
   const test::TemporaryFile file(std::filesystem::path(::testing::TempDir()) /
                                  ("pumice_recurrent_" + std::to_string(getpid()) + ".kv"));

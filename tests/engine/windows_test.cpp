@@ -85,6 +85,17 @@ TEST_P(Windows, BlocksRestoredFromHostMemoryChangeNothingAndAreNotComputed) {
   }
 }
 
+TEST_P(Windows, BlocksFromAStoreChangeNothingAndAreNotComputed) {
+  for (const uint32_t shared : {40u, 101u}) {
+    const Told again = run_from_store(beginning(shared));
+    expect_whole(again, std::to_string(shared) + " tokens from a store");
+    const uint32_t n_stored = shared / kKvBlockTokens * kKvBlockTokens;
+    EXPECT_EQ(again.report.cache.cached_tokens, n_stored);
+    EXPECT_EQ(again.report.cache.host_tokens, n_stored);
+    EXPECT_EQ(again.rows, rows_after(n_stored));
+  }
+}
+
 TEST_P(Windows, BlocksRestoredFromAFileChangeNothingAndAreNotComputed) {
   const test::TemporaryFile file(std::filesystem::path(::testing::TempDir()) /
                                  ("pumice_windows_" + std::to_string(getpid()) + ".kv"));

@@ -95,6 +95,7 @@ PACKAGES = {
     "volk.h": "libvulkan-volk-dev",
     "vulkan": "libvulkan-dev",
     "xxhash.h": "libxxhash-dev",
+    "zmq.h": "libzmq3-dev",
 }
 # Headers that every compiler here brings; those of C++ have no suffix.
 POSIX = {"dlfcn.h", "fcntl.h", "malloc.h", "poll.h", "pthread.h", "pwd.h", "signal.h", "strings.h", "sys", "termios.h",

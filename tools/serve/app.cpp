@@ -76,8 +76,18 @@ Result<std::unique_ptr<App>> App::create(AppOptions options, ServedModel model,
   PUMICE_TRY(app->http_,
              HttpServer::listen(app->options_.host, app->options_.port, app->options_.limits,
                                 std::move(handlers), app->options_.logger));
+  ServiceOptions service = app->options_.service;
+  if (app->options_.kv_events != nullptr) {
+    const std::string& url = app->url();
+    const std::string& ip =
+        app->options_.pod_ip.empty() ? app->options_.host : app->options_.pod_ip;
+    app->options_.kv_events->set_topic(
+        fmt::format("kv@{}:{}@{}", ip, url.substr(url.rfind(':') + 1), app->model_.id));
+    service.after_poll = [events = std::make_shared<KvEvents>(app->options_.kv_events)](
+                             const KvCache& cache) { events->look(cache); };
+  }
   app->service_ = std::make_unique<Service>(
-      std::move(host), app->options_.service,
+      std::move(host), service,
       [raw](std::function<void()> task) { raw->http_->post(std::move(task)); },
       app->options_.logger);
   app->answers_.emplace(AnswerContext{*app->service_, app->model_.tokenizer, app->metrics_,
@@ -296,7 +306,8 @@ HttpResponse App::metrics() const {
           .body = metrics_.text({.model = model_.id,
                                  .window_tokens = model_.window_tokens,
                                  .kv_type = options_.kv_type,
-                                 .vllm_names = options_.vllm_metrics},
+                                 .vllm_names = options_.vllm_metrics,
+                                 .prefix_store = service_->host().engine().prefix_store()},
                                 service_->stats())};
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/log.hpp"
 #include "base/result.hpp"
+#include "tools/serve/fleet/kv_events.hpp"
 #include "tools/serve/http/http_server.hpp"
 #include "tools/serve/service/answering.hpp"
 #include "tools/serve/service/metrics.hpp"
@@ -34,7 +35,9 @@ struct AppOptions {
   bool vllm_metrics = false;
   bool always_usage = false;
   bool both_reasonings = false;
-  std::string kv_type = {};  ///< for metrics
+  std::string kv_type = {};                     ///< for metrics
+  std::shared_ptr<KvPublisher> kv_events = {};  ///< null: nobody is told of them
+  std::string pod_ip = {};                      ///< as routers know this server; empty: `host`
   Logger logger = {};
   std::function<void(const RequestSummary&)> log_request = {};  ///< of each that is over
 };
@@ -46,6 +49,7 @@ class App {
                                              std::unique_ptr<host::Host> host);
 
   const std::string& url() const { return http_->url(); }
+  const KvPublisher* kv_events() const { return options_.kv_events.get(); }
   /// Serves until SIGINT or SIGTERM and until what runs then has ended; a second signal ends that
   /// too.
   void run();

@@ -33,7 +33,7 @@ struct ChoicePiece {
   std::vector<ScoredToken> prompt = {};  ///< of the prompt (GenerationInput::scores)
 };
 
-enum class Finish : uint8_t { kStop, kStopString, kLength, kToolCalls };
+enum class Finish : uint8_t { kStop, kStopString, kLength, kToolCalls, kCacheThreshold };
 /// As OpenAI has it, in answers and metrics.
 std::string_view finish_name(Finish finish);
 

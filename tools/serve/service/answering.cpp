@@ -11,6 +11,8 @@ std::string_view finish_name(Finish finish) {
       return "length";
     case Finish::kToolCalls:
       return "tool_calls";
+    case Finish::kCacheThreshold:
+      return "cache_threshold";
     default:
       return "stop";
   }
@@ -20,6 +22,7 @@ namespace {
 
 Finish finish_of(EndReason reason, uint32_t n_calls) {
   if (n_calls > 0) return Finish::kToolCalls;
+  if (reason == EndReason::kCacheThreshold) return Finish::kCacheThreshold;
   if (reason == EndReason::kStopString) return Finish::kStopString;
   const bool is_full = reason == EndReason::kLength || reason == EndReason::kWindow;
   return is_full ? Finish::kLength : Finish::kStop;
@@ -159,7 +162,11 @@ void Answering::end_choice(uint32_t index, const host::Event& event) {
   choice.result.end = {finish_of(report.end_reason, choice.reader.n_calls()),
                        choice.reader.stop_string()};
   if (request_.stream) {
-    if (!std::exchange(begun_, true)) exchange_->write(request_.writer->begin(usage_));
+    // Routers look for this one in the first chunk.
+    const bool is_first_chunk = choice.result.end.finish == Finish::kCacheThreshold;
+    if (!std::exchange(begun_, true) && !is_first_chunk) {
+      exchange_->write(request_.writer->begin(usage_));
+    }
     exchange_->write(request_.writer->end_choice(index, choice.result.end));
   }
   choice.ended = true;

@@ -166,6 +166,21 @@ std::string Metrics::text(const Server& server, const host::Stats& stats) const 
   own.value("gauge", "weight_bytes", "Of that, weights", stats.weight_bytes);
   own.value("gauge", "kv_bytes", "Of that, the KV pool", stats.kv_bytes);
   own.value("gauge", "context_tokens", "Of one request", server.window_tokens);
+  if (server.prefix_store != nullptr) {
+    const PrefixStoreStats store = server.prefix_store->stats();
+    own.value("gauge", "prefix_store_bytes", "In the prefix store, as far as is known",
+              store.bytes);
+    own.value("counter", "prefix_store_read_pages_total", "Pages read from it", store.read_pages);
+    own.value("counter", "prefix_store_written_pages_total", "Pages written to it",
+              store.written_pages);
+    own.value("counter", "prefix_store_dropped_pages_total",
+              "Pages that were not written: the disk was too slow, or refused",
+              store.dropped_pages);
+    own.value("counter", "prefix_store_removed_files_total", "Files removed to make room",
+              store.removed_files);
+    own.value("counter", "prefix_store_damaged_files_total", "Damaged files, removed",
+              store.damaged_files);
+  }
   if (server.vllm_names) write("vllm:");
   return out;
 }

@@ -57,7 +57,8 @@ class Metrics {
     std::string model;
     uint32_t window_tokens = 0;
     std::string kv_type;
-    bool vllm_names = false;  ///< besides our own
+    bool vllm_names = false;                    ///< besides our own
+    const PrefixStore* prefix_store = nullptr;  ///< null: there is none
   };
   /// Prometheus' text format 0.0.4.
   std::string text(const Server& server, const host::Stats& stats) const;

@@ -50,6 +50,9 @@ void Service::poll_until_stopped() {
       events->push_back(std::move(**event));
     }
     if (!events->empty()) post_([this, events] { deliver(*events); });
+    if (polled.ok() && options_.after_poll) {
+      options_.after_poll(host_->engine().scheduler().cache());
+    }
     if (polled.ok()) {
       last_failure.clear();
       // What an error is, `poll` finds too.
@@ -110,6 +113,7 @@ Result<host::RequestId> Service::submit_one(const GenerationInput& input, size_t
                             .log_probs = input.log_probs,
                             .scores = input.scores,
                             .speculation = options_.speculation,
+                            .cache_hit_threshold = input.cache_hit_threshold,
                             .shares_prompt_with =
                                 n_shared == 0 ? host::RequestId::kNone : before[index - n_shared],
                             .alone = {.service_class = input.service_class,

@@ -35,6 +35,7 @@ struct GenerationInput {
   std::string salt;
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
+  double cache_hit_threshold = 0;  ///< host::RequestInput::cache_hit_threshold
 
   size_t n_all_choices() const { return prompts.size() * n_choices; }
 };
@@ -56,6 +57,8 @@ using Ticket = std::vector<host::RequestId>;
 struct ServiceOptions {
   host::Speculation speculation = {};
   uint32_t most_open = 1024;  ///< choices that run or wait; further requests are refused
+  /// Called behind each poll, by the thread that polls: it must not take long.
+  std::function<void(const KvCache&)> after_poll = {};
 };
 
 /// On the server's thread, but for the thread that polls, which is its own.

@@ -190,6 +190,7 @@ ParsedRequest read_chat(const Json& body, const WireContext& context) {
   check_model(fields, context.model);
   ChatInput chat = read_openai_chat(fields, request);
   read_generation(fields, context.model, request.input);
+  fields.read("cache_hit_threshold", request.input.cache_hit_threshold, 0, 1);
   read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, 1, request.input);
   const bool log_probs = read_log_probs(fields, request.input);
   const StreamOptions stream = read_stream(fields, context.always_usage);

@@ -209,6 +209,7 @@ ParsedRequest read_completion(const Json& body, const WireContext& context) {
   check_model(fields, context.model);
   input.prompts = read_prompts(fields, context.model);
   read_generation(fields, context.model, input);
+  fields.read("cache_hit_threshold", input.cache_hit_threshold, 0, 1);
   ConstraintWish wish;
   read_constraint(fields, wish);
   read_format(fields.find("response_format"), "response_format", fields, wish);
