@@ -76,6 +76,15 @@ def to_markdown(rows):
     return "\n".join(lines) + "\n"
 
 
+def commit():
+    """Of the tree this is in; none where it is an archive of the sources or git is missing."""
+    try:
+        done = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
+    except FileNotFoundError:
+        return None
+    return done.stdout.strip() or None
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-m", "--model", required=True)
@@ -104,11 +113,10 @@ def main():
         rows += [summary(name, spec, answers) for spec in options.spec]
     sys.stdout.write(to_markdown(rows))
     if options.output:
-        commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True)
         info = subprocess.run([*shlex.split(options.pumice), "info"], capture_output=True, text=True)
         with open(options.output, "w", encoding="utf-8") as file:
             json.dump({"bench": "drafts", "model": options.model, "command": shlex.join(sys.argv), "started": started,
-                       "commit": commit.stdout.strip(), "device": info.stdout.strip(), "n_gen": options.n_gen,
+                       "commit": commit(), "device": info.stdout.strip(), "n_gen": options.n_gen,
                        "prompts": texts, "results": rows}, file, ensure_ascii=False, indent=1)
             file.write("\n")
     return 0

@@ -76,6 +76,13 @@ export const ENUMS = {
     timeout: 6,
     error: 7,
   },
+  pumice_part_kind: {
+    reasoning: 1,
+    text: 2,
+    call_begun: 3,
+    arguments: 4,
+    call_ended: 5,
+  },
 };
 
 koffi.opaque("pumice_device");
@@ -94,6 +101,7 @@ koffi.alias("pumice_service_class", "int32_t");
 koffi.alias("pumice_speculation", "int32_t");
 koffi.alias("pumice_event_kind", "int32_t");
 koffi.alias("pumice_end_reason", "int32_t");
+koffi.alias("pumice_part_kind", "int32_t");
 
 // Name → member → type.
 export const STRUCTS = {
@@ -167,6 +175,8 @@ export const STRUCTS = {
     struct_size: "size_t",
     path: "pumice_string",
     engine: "pumice_engine_options *",
+    chat_template: "pumice_string",
+    answer_format: "pumice_string",
   },
   pumice_logit_bias: {
     token: "uint32_t",
@@ -224,6 +234,20 @@ export const STRUCTS = {
     speculation: "pumice_speculation",
     max_draft_tokens: "uint32_t",
     constraint: "pumice_constraint *",
+    parts: "pumice_bool",
+    unused2: "uint32_t",
+    messages_json: "pumice_string",
+    tools_json: "pumice_string",
+    tool_choice: "pumice_string",
+    template_variables_json: "pumice_string",
+  },
+  pumice_answer_part: {
+    kind: "pumice_part_kind",
+    call: "uint32_t",
+    text: "pumice_string",
+    id: "pumice_string",
+    complete: "pumice_bool",
+    unused: "uint32_t",
   },
   pumice_token_log_prob: {
     token: "uint32_t",
@@ -252,6 +276,8 @@ export const STRUCTS = {
     n_top_log_probs: "size_t",
     drafted_tokens: "uint32_t",
     accepted_tokens: "uint32_t",
+    parts: "pumice_answer_part *",
+    n_parts: "size_t",
   },
   pumice_stats: {
     struct_size: "size_t",

@@ -42,6 +42,11 @@ class Drafts(CommandLineTest):
         self.assertEqual((result["text"], result["ratio"], result["accepted_by_position"]), ("edit", 3, [4, 2]))
         self.assertEqual(result["samples_ts"], [30] * 6)
 
+    def test_a_record_needs_no_git(self):
+        done = self.drafts("--text", "edit=edit.txt", "--rounds", "1", "-o", "r.json", environment={"PATH": "/nowhere"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIsNone(json.loads((self.folder / "r.json").read_text())["commit"])
+
     def test_another_text_is_an_error(self):
         done = self.drafts("--rounds", "1", environment={"OTHER": "ngram"})
         self.assertEqual(done.returncode, 1)

@@ -82,6 +82,14 @@ public enum EndReason {
   Error = 7,
 }
 
+public enum PartKind {
+  Reasoning = 1,
+  Text = 2,
+  CallBegun = 3,
+  Arguments = 4,
+  CallEnded = 5,
+}
+
 internal sealed class DeviceHandle : SafeHandle {
   public DeviceHandle() : base(IntPtr.Zero, true) {}
   public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
@@ -162,6 +170,8 @@ internal struct pumice_model_options {
   public UIntPtr struct_size;
   public pumice_string path;
   public IntPtr engine;
+  public pumice_string chat_template;
+  public pumice_string answer_format;
 }
 
 [StructLayout(LayoutKind.Sequential)]
@@ -279,6 +289,22 @@ internal struct pumice_request_options {
   public Speculation speculation;
   public uint max_draft_tokens;
   public IntPtr constraint;
+  public uint parts;
+  public uint unused2;
+  public pumice_string messages_json;
+  public pumice_string tools_json;
+  public pumice_string tool_choice;
+  public pumice_string template_variables_json;
+}
+
+[StructLayout(LayoutKind.Sequential)]
+internal struct pumice_answer_part {
+  public PartKind kind;
+  public uint call;
+  public pumice_string text;
+  public pumice_string id;
+  public uint complete;
+  public uint unused;
 }
 
 [StructLayout(LayoutKind.Sequential)]
@@ -311,6 +337,8 @@ internal struct pumice_event {
   public UIntPtr n_top_log_probs;
   public uint drafted_tokens;
   public uint accepted_tokens;
+  public IntPtr parts;
+  public UIntPtr n_parts;
 }
 
 [StructLayout(LayoutKind.Sequential)]
