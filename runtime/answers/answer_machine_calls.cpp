@@ -201,7 +201,9 @@ void AnswerMachine::end_value() {
   closed_.clear();
   if (types_ == kStringType) return give_arguments("\"");
   if (types_ == 0) {
-    const bool is_json = read_json(value_, value_.size()).ok();
+    constexpr std::string_view kByteOrderMark = "\uFEFF";  // which begins a file and no value
+    const bool is_json =
+        !value_.starts_with(kByteOrderMark) && read_json(value_, value_.size()).ok();
     return give_arguments(is_json ? std::string(without_blanks(value_)) : json_quoted(value_));
   }
   const std::optional<std::string> json = pumice::read_value(value_, grammar_.quote);

@@ -169,7 +169,13 @@ Result<Json> read_as(std::string_view text, size_t max_bytes) {
   JsonBuilder<Json> builder(n_taken);
   Json::sax_parse(CountingIterator(text.data(), &n_taken),
                   CountingIterator(text.data() + text.size(), &n_taken), &builder);
-  return std::move(builder).result();
+  Result<Json> result = std::move(builder).result();
+  // The library takes a zero byte behind a value for the text's end.
+  const size_t zero = text.find('\0');
+  if (result.ok() && zero != text.npos) {
+    return make_error(ErrorCode::kBadFile, "cannot read JSON at byte {}: a zero byte", zero + 1);
+  }
+  return result;
 }
 
 }  // namespace

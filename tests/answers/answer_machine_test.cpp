@@ -183,6 +183,17 @@ TEST(Answers, TaggedValuesAreStringsAsTheSchemaSays) {
             "|weather{\"note\": null, \"tags\": [\"a\", null]}.|1");
 }
 
+TEST(Answers, ValuesWithoutATypeAreTextUnlessTheyAreJson) {
+  const auto call = [](const std::string& value) {
+    return golden("qwen-xml", "<tool_call><function=weather><parameter=other>" + value +
+                                  "</parameter></function></tool_call>");
+  };
+  EXPECT_EQ(call("5"), "|weather{\"other\": 5}.|1");
+  EXPECT_EQ(call("5 6"), "|weather{\"other\": \"5 6\"}.|1");
+  EXPECT_EQ(call(std::string("5\0", 2)), "|weather{\"other\": \"5\\u0000\"}.|1");
+  EXPECT_EQ(call("\uFEFF5"), "|weather{\"other\": \"\uFEFF5\"}.|1");
+}
+
 TEST(Answers, AClosingTagWithinAValueDoesNotEndIt) {
   EXPECT_EQ(
       golden("qwen-xml",

@@ -72,6 +72,8 @@ TEST(ReadJson, SaysWhatIsWrongAndAtWhichByte) {
       {"[\"\xed\xa0\x80\"]", "byte 4"},
       {"[\"\\ud800\"]", "byte"},
       {"[\"a\nb\"]", "byte 4"},
+      {std::string("5\0", 2), "byte 2: a zero byte"},
+      {std::string("[1] \0 {", 8), "byte 5: a zero byte"},
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.text);
