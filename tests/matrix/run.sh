@@ -150,7 +150,7 @@ run_row() {
         test_on lavapipe-25 asan -R '^test_models_reference$'
       # On a device, the two tests that take every path of the engine; the rest would say it again.
       test_on lavapipe-25 asan -R '^test_(reuse|invariance)$' ;;
-    fuzz) tests/fuzz/run.sh 60 ;;
+    fuzz) tests/fuzz/run.sh --repeatable ;;
     clients)
       build release pumice
       tests/clients/run.sh ;;
