@@ -59,6 +59,9 @@ struct RequestSpec {
   bool runs_ahead = true;
   /// Each row of its prompt is one of logits too.
   bool has_prompt_logits = false;
+  /// What it samples is of use to no other request: the cache keeps its prompt only, as far as that
+  /// can be told apart (KvCache::rewind).
+  bool forgets_output = false;
   /// Another choice of the prompt of that request: while nothing was sampled behind that, this one
   /// waits for it, and samples its first token of the row of logits that the other samples too. Of
   /// no meaning where the prompt or the salt is another, or with a keyed cache.
@@ -91,6 +94,7 @@ struct Request {
   double due_s = 0;    ///< no row of it is planned before, but with a start
   bool runs_ahead = true;
   bool has_prompt_logits = false;
+  bool forgets_output = false;
   std::optional<RequestId> choice_of = {};  ///< never one that is a choice itself
 
   uint32_t prompt_tokens = 0;

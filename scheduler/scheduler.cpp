@@ -140,6 +140,7 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
   request->token_s = spec.max_tokens_per_s > 0 ? 1 / spec.max_tokens_per_s : 0;
   request->runs_ahead = spec.runs_ahead;
   request->has_prompt_logits = spec.has_prompt_logits;
+  request->forgets_output = spec.forgets_output;
   request->prompt_tokens = static_cast<uint32_t>(prompt_tokens);
   request->sequence_tokens = request->prompt_tokens;
   request->max_new_tokens = spec.max_new_tokens;
@@ -182,6 +183,7 @@ void Scheduler::adopt(const Request& request, std::span<const uint32_t> tokens,
   adopted->deadline_s = request.deadline_s;
   adopted->runs_ahead = request.runs_ahead;
   adopted->has_prompt_logits = request.has_prompt_logits;
+  adopted->forgets_output = request.forgets_output;
   adopted->token_s = request.token_s;
   adopted->due_s = request.due_s;
   adopted->prompt_tokens = request.prompt_tokens;
@@ -207,6 +209,10 @@ void Scheduler::end(RequestId id, EndReason reason, double now_s) {
     telemetry_.cancelled_kv_tokens += request.computed_tokens;
   }
   if (request.running()) {
+    const bool ran = request.scheduled_tokens == request.computed_tokens;
+    if (request.forgets_output && ran && request.computed_tokens > request.prompt_tokens) {
+      (void)cache_.rewind(*request.sequence, request.prompt_tokens);
+    }
     cache_.release(*request.sequence);
     stop_running(request);
   } else {

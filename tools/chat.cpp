@@ -148,7 +148,8 @@ Status Chat::open(const GgufFile& file, const Logger& logger) {
                               {.engine = engine_options,
                                .prompts = Prompts::kSeveral,
                                .forgets_messages = options_.serving.overflow != "stop",
-                               .draft_model = options_.serving.draft_model}));
+                               .draft_model = options_.serving.draft_model,
+                               .predicts = options_.serving.predicts()}));
   PUMICE_TRY(conversation_, host_->open_conversation());
   Conversation said;
   said.set_system(options_.system, options_.trust_special);

@@ -117,14 +117,17 @@ Result<host::OpenOptions> open_options(const ModelOptions& options, const Logger
 
 Result<std::shared_ptr<host::ModelOwner>> open_lasting(
     const ModelOptions& options, const GgufFile& file, const host::ModelTexts& texts,
-    const Logger& logger, const EngineOptions& engine, std::shared_ptr<const ModelPlan> plan) {
+    const Logger& logger, const EngineOptions& engine, const HostRequest& request) {
   PUMICE_TRY(host::OpenOptions open, open_options(options, logger));
   PUMICE_TRY(std::shared_ptr<host::DeviceOwner> device, host::DeviceOwner::open(std::move(open)));
   ProgressBar bar("loading the model");
   return host::ModelOwner::load(
-      std::move(device), {.path = options.model, .engine = engine, .engine_may_differ = false},
-      file, texts, [&](uint64_t done, uint64_t total) { bar.update(done, total); },
-      std::move(plan));
+      std::move(device),
+      {.path = options.model,
+       .engine = engine,
+       .engine_may_differ = false,
+       .gives_hidden = request.predicts},
+      file, texts, [&](uint64_t done, uint64_t total) { bar.update(done, total); }, request.plan);
 }
 
 }  // namespace
@@ -156,13 +159,17 @@ Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const
     engine_options.context_tokens = finds_context ? kKvBlockTokens : options.context_tokens;
   }
   PUMICE_TRY(std::shared_ptr<host::ModelOwner> model,
-             open_lasting(options, file, std::move(texts), logger, engine_options, request.plan));
+             open_lasting(options, file, std::move(texts), logger, engine_options, request));
   const host::OpenedModel opened = model->opened();
   std::shared_ptr<host::DraftModel> draft_model;
   if (!request.draft_model.empty()) {
     PUMICE_TRY(draft_model,
                host::DraftModel::load(opened, model->texts().tokenizer->vocabulary(),
                                       from_utf8(request.draft_model), options.context_tokens));
+  }
+  std::shared_ptr<PredictionDrafter> prediction;
+  if (request.predicts) {
+    PUMICE_TRY(prediction, host::load_prediction(opened, file, options.context_tokens));
   }
   if (finds_context) engine_options.context_tokens = 0;
   if (request.prompts != Prompts::kKnown) {
@@ -175,7 +182,8 @@ Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const
       std::move(model), std::move(engine),
       host::HostOptions{.retry = kRetry,
                         .forgets_messages = request.forgets_messages,
-                        .draft_model = std::move(draft_model)});
+                        .draft_model = std::move(draft_model),
+                        .prediction = std::move(prediction)});
 }
 
 std::string beyond_training(uint32_t context_tokens, uint32_t trained_tokens) {

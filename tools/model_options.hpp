@@ -81,6 +81,7 @@ struct HostRequest {
   std::shared_ptr<const ModelPlan> plan = {};  ///< the file's, if it has been made
   std::optional<bool> forgets_messages = {};   ///< HostOptions::forgets_messages
   std::string draft_model = {};                ///< file of HostOptions::draft_model, if any
+  bool predicts = false;                       ///< with HostOptions::prediction
 };
 /// The file's model on the flags' device, and a host of it, with progress bars. It goes on after
 /// the loss of the device, and gives up after a few tries. Warns as warn_beyond_training.

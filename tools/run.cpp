@@ -134,11 +134,13 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
                                .profile = options_.model.profile};
   options_.serving.apply_to(engine_options);
   if (wish_.given()) reserve_forced_rows(engine_options);
-  HostRequest request{.engine = engine_options, .draft_model = options_.serving.draft_model};
+  HostRequest request{.engine = engine_options,
+                      .draft_model = options_.serving.draft_model,
+                      .predicts = options_.serving.predicts()};
   if (options_.repl || options_.n_predict < 0) {
     request.prompts = options_.repl ? Prompts::kSeveral : Prompts::kOne;
   } else {
-    PUMICE_TRY(request.plan, ModelPlan::of_source(file));
+    PUMICE_TRY(request.plan, ModelPlan::of_source(file, request.predicts));
     PUMICE_TRY(request.engine.context_tokens,
                context_for(options_.model, request.plan->program(), prompt_tokens,
                            static_cast<uint32_t>(options_.n_predict), engine_options.overflow));

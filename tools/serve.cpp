@@ -190,7 +190,8 @@ Status serve_model(ServeOptions options) {
              open_host(options.model, file, texts, logger,
                        {.engine = engine,
                         .prompts = Prompts::kSeveral,
-                        .draft_model = options.serving.draft_model}));
+                        .draft_model = options.serving.draft_model,
+                        .predicts = options.serving.predicts()}));
 
   serve::ServedModel model = serve::ServedModel::read(file, texts);
   model.names = options.aliases;

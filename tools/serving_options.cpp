@@ -56,7 +56,7 @@ void ServingOptions::add_to(CLI::App& app) {
       "Guess what comes next, so that steps bring several tokens where guesses are right; the "
       "text is the same: ngram (what followed the last tokens where the prompt or the answer "
       "had them before), auto (the same, as far as it is expected to be faster), draft (what "
-      "the model of -md says)")
+      "the model of -md says), mtp (what the prediction block of the model's own file says)")
       ->envname("PUMICE_SPEC");
   app.add_option("--model-draft,--md", draft_model,
                  "With --spec draft: GGUF file of a small model with the same vocabulary")
@@ -71,11 +71,6 @@ void ServingOptions::add_to(CLI::App& app) {
 }
 
 Status ServingOptions::validate() const {
-  if (spec == "mtp") {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "--spec mtp: guesses by a model's own prediction blocks are not built yet; "
-                      "there are ngram, auto and draft");
-  }
   if (spec == "draft" && draft_model.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "--spec draft: name the draft model with -md");
   }
@@ -117,6 +112,7 @@ host::Speculation ServingOptions::speculation() const {
   return {.guesses = spec == "ngram"   ? kLookup
                      : spec == "auto"  ? kAuto
                      : spec == "draft" ? kModel
+                     : spec == "mtp"   ? kBlock
                                        : kNone,
           .most_tokens = most_drafted};
 }

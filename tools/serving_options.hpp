@@ -27,11 +27,13 @@ struct ServingOptions {
   std::string stats;
 
   void add_to(CLI::App& app);
-  /// Errors: kDoesNotFit (more host memory than the machine has), kInvalidArgument (guesses that
-  /// are not built).
+  /// Errors: kDoesNotFit (more host memory than the machine has), kInvalidArgument (flags that
+  /// contradict one another).
   Status validate() const;
   void apply_to(EngineOptions& options) const;
   host::Speculation speculation() const;
+  /// Whether the model is to be opened with its prediction block: HostRequest::predicts.
+  bool predicts() const { return spec == "mtp"; }
 };
 
 /// Everything the engine counted, as `--stats json` prints it: scheduler, cache, scheduling

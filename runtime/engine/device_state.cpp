@@ -320,11 +320,19 @@ Result<DeviceState::Recording> DeviceState::record(uint32_t ring, const StepWork
                                                    const vk::RecorderOptions& options,
                                                    bool in_one) const {
   vk::Recorder recorder(device_, options);
-  decoder_->record(recorder, buffers_.rings[ring].args,
+  const EngineBuffers::Ring& memory = buffers_.rings[ring];
+  const uint64_t row_bytes = memory.args.n_rows * sizeof(float);
+  if (const uint64_t bytes = row_bytes * sizes_.given_width; bytes != 0) {
+    recorder.copy(memory.given.subrange(0, bytes), *decoder_->given());
+  }
+  decoder_->record(recorder, memory.args,
                    {.sampled = buffers_.sampled,
                     .block_tables = buffers_.block_tables,
                     .table_stride = sizes_.table_stride,
                     .kv = kv_->range()});
+  if (const uint64_t bytes = row_bytes * sizes_.hidden_width; bytes != 0) {
+    recorder.copy(decoder_->hidden()->subrange(0, bytes), memory.hidden_readback);
+  }
   Recording recording;
   const auto finish = [](vk::Recorder& from,
                          std::shared_ptr<const vk::RecordedWork>& work) -> Status {
@@ -402,6 +410,16 @@ TokenLogProbs DeviceState::log_probs(uint32_t ring, uint32_t logit_row, uint32_t
 std::span<const float> DeviceState::logits(uint32_t ring, uint32_t logit_row) const {
   const size_t n_vocab = program().n_vocab;
   return buffers_.rings[ring].logits_readback.mapped<float>().subspan(logit_row * n_vocab, n_vocab);
+}
+
+std::span<float> DeviceState::given_rows(uint32_t ring) const {
+  const vk::BufferRange& given = buffers_.rings[ring].given;
+  return given.empty() ? std::span<float>() : given.mapped<float>();
+}
+
+std::span<const float> DeviceState::hidden(uint32_t ring, uint32_t row) const {
+  const size_t width = sizes_.hidden_width;
+  return buffers_.rings[ring].hidden_readback.mapped<float>().subspan(row * width, width);
 }
 
 }  // namespace pumice

@@ -123,6 +123,9 @@ class DeviceState {
   /// The tokens that a row of RowSampling::has_mask may choose, before its sampling is submitted; the
   /// words that are missing allow none.
   void write_mask(uint32_t ring, uint32_t logit_row, std::span<const uint32_t> mask);
+  /// What rows of a step are given (op::GivenRows), before it is submitted: float [rows][width].
+  /// Empty: its program reads none.
+  std::span<float> given_rows(uint32_t ring) const;
   /// Rows of logits from `first` on, which have counts for penalties, are those of a draft: each is
   /// chosen with what the rows before it chose counted, up to the first that chooses something else
   /// than the draft has there. Those behind it choose nothing.
@@ -167,6 +170,8 @@ class DeviceState {
   TokenId sampled(uint32_t ring, uint32_t logit_row) const;
   TokenLogProbs log_probs(uint32_t ring, uint32_t logit_row, uint32_t n_best) const;
   std::span<const float> logits(uint32_t ring, uint32_t logit_row) const;
+  /// The hidden row of a row of the step, with Program::gives_hidden.
+  std::span<const float> hidden(uint32_t ring, uint32_t row) const;
 
  private:
   enum class SlotState : uint8_t { kUnknown, kWritten, kReady };

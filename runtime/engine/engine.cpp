@@ -33,11 +33,14 @@ Requests::Limits request_limits(const EngineOptions& options, const Program& pro
           .overflow = options.overflow,
           .keep_tokens = options.keep_tokens,
           .greedy_only = options.greedy_only,
-          .logits = options.prompt_logits};
+          .logits = options.prompt_logits,
+          .hidden = program.gives_hidden,
+          .given_width = given_width(program)};
 }
 
 Result<EngineOptions> checked(EngineOptions options, const Model& model) {
-  PUMICE_TRY_STATUS(check_writes_text(model.program));
+  const bool reads_given_rows = given_width(model.program) > 0;  // and so guesses
+  if (!reads_given_rows) PUMICE_TRY_STATUS(check_writes_text(model.program));
   if (options.context_tokens == 0) options.context_tokens = model.program.context_length;
   if (const auto most = position_limit(model.program); most && options.context_tokens > *most) {
     return make_error(ErrorCode::kInvalidArgument,

@@ -65,6 +65,10 @@ std::vector<vk::ArenaLayout> EngineBuffers::lay_out(const EngineSizes& sizes,
       readback.add(log_probs_bytes, ring.log_probs_readback);
     }
     if (options.prompt_logits) readback.add(n_rows * vocab_bytes, ring.logits_readback);
+    const uint64_t row_floats = uint64_t{sizes.limits.rows} * sizeof(float);
+    if (sizes.given_width != 0) tables.add(row_floats * sizes.given_width, ring.given);
+    if (sizes.hidden_width != 0)
+      readback.add(row_floats * sizes.hidden_width, ring.hidden_readback);
   }
   for (vk::ArenaLayout* const arena : {&sampling, &tables, &readback, &transfers, &counts}) {
     all.push_back(std::move(*arena));

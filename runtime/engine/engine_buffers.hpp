@@ -22,6 +22,8 @@ struct EngineBuffers {
     vk::BufferRange log_prob_rows;       ///< ops::LogProbsRow [logit_rows]; not with greedy_only
     vk::BufferRange log_probs_readback;  ///< as log_probs
     vk::BufferRange logits_readback;     ///< float [logit_rows][n_vocab]; only with prompt_logits
+    vk::BufferRange given;               ///< float [rows][given_width]; only where there are any
+    vk::BufferRange hidden_readback;     ///< float [rows][hidden_width]; likewise
   };
   std::vector<Ring> rings;
 

@@ -86,6 +86,8 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
   sizes.n_slots = options.n_sequences * Scheduler::kMaxOutstanding;
   sizes.n_rings = steps_under_way(options);
   sizes.table_stride = kv_blocks_of(options.context_tokens);
+  if (lowered.given) sizes.given_width = lowered.buffers[*lowered.given].width;
+  if (lowered.hidden) sizes.hidden_width = lowered.buffers[*lowered.hidden].width;
   return sizes;
 }
 

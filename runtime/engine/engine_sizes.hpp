@@ -25,6 +25,9 @@ struct EngineSizes {
   uint32_t n_slots = 0;       ///< rows of the tables of running requests
   uint32_t n_rings = 0;       ///< steps that have arguments and results
   uint32_t table_stride = 0;  ///< entries of a block table
+  // Numbers of a row, or 0 where there are none:
+  uint32_t given_width = 0;   ///< of op::GivenRows
+  uint32_t hidden_width = 0;  ///< of Decoder::hidden
 };
 
 /// Errors (kInvalidArgument): more sequences, tokens in a step or context than any device runs.

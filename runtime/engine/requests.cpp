@@ -44,6 +44,16 @@ Status Requests::check(const GenerationRequest& request) const {
   if (request.on_logits && !limits_.logits) {
     return make_error(ErrorCode::kInvalidArgument, "this engine was not made for prompt logits");
   }
+  if (request.on_hidden && !limits_.hidden) {
+    return make_error(ErrorCode::kInvalidArgument, "this engine's model gives no hidden rows");
+  }
+  if (limits_.given_width > 0 && !request.give) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "this engine's model predicts by rows that a request must give");
+  }
+  if (limits_.given_width == 0 && request.give) {
+    return make_error(ErrorCode::kInvalidArgument, "this engine's model reads no given rows");
+  }
   if (request.n_output_in_prompt > request.prompt.size() ||
       (request.n_output_in_prompt > 0 && request.on_logits)) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -92,8 +102,10 @@ Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
                    .deadline_s = now_s + request.timeout_s,
                    .salt = request.salt,
                    .max_tokens_per_s = request.max_tokens_per_s,
-                   .runs_ahead = !request.drafter || request.adapts_drafts};
+                   .runs_ahead = (!request.drafter || request.adapts_drafts) &&
+                                 !request.on_hidden && !request.give};
   spec.has_prompt_logits = bool{request.on_score};
+  spec.forgets_output = request.forgets_output;
   if (!request.on_score && !request.on_logits) spec.choice_of = request.choice_of;
   // Every position of it has to be computed: it shares nothing.
   if (request.on_score ||
@@ -280,6 +292,11 @@ ChunkInput Requests::input_of(const StepChunk& chunk, bool is_new) const {
   input.rows_alike =
       may_have_drafts && (chunk.n_draft() > 0 ||
                           chunk.first_position >= uint64_t{active.n_prompt} + active.n_restored);
+  input.wants_hidden = bool{request.on_hidden};
+  if (request.give) {
+    input.given.resize(size_t{chunk.n_tokens} * limits_.given_width);
+    request.give(chunk.first_position, input.given);
+  }
   if (request.on_logits) {
     input.first_logits = request.first_logits;
     input.end_logits =
@@ -527,6 +544,12 @@ void Requests::deliver_logits(RequestId id, uint32_t position,
                               std::span<const float> logits) const {
   const auto it = requests_.find(id);
   if (it != requests_.end()) it->second.request.on_logits(position, logits);
+}
+
+void Requests::deliver_hidden(RequestId id, uint32_t position, TokenId token,
+                              std::span<const float> row) const {
+  const auto it = requests_.find(id);
+  if (it != requests_.end()) it->second.request.on_hidden(position, token, row);
 }
 
 Status Requests::check_integrity() const {

@@ -108,6 +108,17 @@ struct GenerationRequest {
   /// computed, generated positions and those computed again after a preemption included.
   enum class Logits { kPrompt, kComputed } logits = Logits::kPrompt;
   uint32_t first_logits = 0;  ///< positions before it have none
+  /// Receives, while the engine works, the hidden row of each position that is computed, with its
+  /// token: in order, but that where a request begins again it begins again too; none of what comes
+  /// from the cache, nor of refused guesses. Needs a model with Program::gives_hidden. The request
+  /// does not run ahead.
+  std::function<void(uint32_t position, TokenId token, std::span<const float> row)> on_hidden = {};
+  /// Of a model that reads given rows (op::GivenRows), which needs it: writes those of the positions
+  /// from `first` on, [n][width]. Asked while a step is planned, perhaps more than once. The request
+  /// does not run ahead.
+  std::function<void(uint32_t first, std::span<float> rows)> give = {};
+  /// RequestSpec::forgets_output
+  bool forgets_output = false;
 };
 
 /// What is known of a request once it has ended. Times in seconds on Engine::now().
@@ -147,7 +158,9 @@ class Requests {
     OverflowPolicy overflow = OverflowPolicy::kStop;
     uint32_t keep_tokens = 1;  ///< of kShift
     bool greedy_only = false;
-    bool logits = false;  ///< on_logits
+    bool logits = false;       ///< on_logits
+    bool hidden = false;       ///< on_hidden
+    uint32_t given_width = 0;  ///< of a row of `give`; 0: there are none
   };
 
   Requests(Scheduler scheduler, const Limits& limits)
@@ -216,6 +229,8 @@ class Requests {
   void deliver_score(RequestId id, uint32_t position, TokenId token,
                      const TokenLogProbs& log_probs);
   void deliver_logits(RequestId id, uint32_t position, std::span<const float> logits) const;
+  void deliver_hidden(RequestId id, uint32_t position, TokenId token,
+                      std::span<const float> row) const;
 
   const Scheduler& scheduler() const { return scheduler_; }
   Scheduler& scheduler() { return scheduler_; }

@@ -401,10 +401,10 @@ Result<std::vector<SampledRow>> Stepper::sampled_by(const PendingStep& step) con
   return sampled;
 }
 
-/// But of rows of a draft that do not count.
-void Stepper::deliver_logits(const PendingStep& step, std::span<const SampledRow> sampled) {
-  if (step.logits_wanted.empty()) return;
-  std::vector<uint32_t> ends;  // of the positions that count, by chunk
+/// Of the positions of its chunks, without rows of a draft that do not count.
+std::vector<uint32_t> Stepper::ends_that_count(const PendingStep& step,
+                                               std::span<const SampledRow> sampled) {
+  std::vector<uint32_t> ends;
   for (size_t i = 0; i < step.input.chunks.size(); ++i) {
     const StepChunk& chunk = step.input.plan.chunks[i];
     const auto rows = sampled.first(chunk.n_samples);
@@ -413,10 +413,29 @@ void Stepper::deliver_logits(const PendingStep& step, std::span<const SampledRow
         chunk.n_samples - Requests::n_agreed(chunk, step.input.chunks[i], rows);
     ends.push_back(chunk.first_position + chunk.n_tokens - n_refused);
   }
+  return ends;
+}
+
+void Stepper::deliver_logits(const PendingStep& step, std::span<const uint32_t> ends) {
   for (const LogitsWanted& wanted : step.logits_wanted) {
     if (wanted.position >= ends[wanted.chunk]) continue;
     requests_.deliver_logits(step.input.plan.chunks[wanted.chunk].request, wanted.position,
                              device_.logits(step.ring, wanted.logit_row));
+  }
+}
+
+void Stepper::deliver_hidden(const PendingStep& step, std::span<const uint32_t> ends) {
+  uint32_t row = 0;
+  for (size_t i = 0; i < step.input.chunks.size(); ++i) {
+    const StepChunk& chunk = step.input.plan.chunks[i];
+    const ChunkInput& input = step.input.chunks[i];
+    if (chunk.shares_row) continue;
+    for (uint32_t n = 0; n < chunk.n_tokens; ++n, ++row) {
+      const uint32_t position = chunk.first_position + n;
+      if (!input.wants_hidden || position >= ends[i]) continue;
+      requests_.deliver_hidden(chunk.request, position, input.tokens[n],
+                               device_.hidden(step.ring, row));
+    }
   }
 }
 
@@ -452,7 +471,9 @@ Status Stepper::land(double seconds) {
   if (trace_.size() > kTraceSteps) trace_.pop_front();
   if (hooks_.observer && !step.is_replay) hooks_.observer(step.trace, *step.work.forward);
   if (!step.is_cut) {
-    deliver_logits(step, *sampled);
+    const std::vector<uint32_t> ends = ends_that_count(step, *sampled);
+    deliver_logits(step, ends);
+    deliver_hidden(step, ends);
     deliver_scores(step);
   }
   requests_.commit(step.input, *sampled, step.trace.ended_s, seconds);

@@ -197,7 +197,10 @@ class Stepper {
   Status make_masks();
   Status land(double seconds);
   Result<std::vector<SampledRow>> sampled_by(const PendingStep& step) const;
-  void deliver_logits(const PendingStep& step, std::span<const SampledRow> sampled);
+  static std::vector<uint32_t> ends_that_count(const PendingStep& step,
+                                               std::span<const SampledRow> sampled);
+  void deliver_logits(const PendingStep& step, std::span<const uint32_t> ends);
+  void deliver_hidden(const PendingStep& step, std::span<const uint32_t> ends);
   void deliver_scores(const PendingStep& step);
   Result<bool> land_oldest();
   Submitter::Ticket waited_for() const;

@@ -92,6 +92,9 @@ void Stepper::write_chunk(PendingStep& step, size_t index, DeviceState::StepWork
   const ChunkInput& input = step.input.chunks[index];
   StepArgs& args = device_.args(step.ring);
   const uint32_t first_sampled = chunk.n_tokens - chunk.n_samples;
+  const size_t given_width = input.given.size() / chunk.n_tokens;
+  std::ranges::copy(input.given,
+                    device_.given_rows(step.ring).subspan(args.n_rows * given_width).begin());
   for (uint32_t i = 0; i < chunk.n_tokens; ++i) {
     const uint32_t position = chunk.first_position + i;
     const uint32_t token = i < input.tokens.size()

@@ -23,6 +23,7 @@ struct ModelRequest {
   std::filesystem::path path;
   EngineOptions engine = {};
   bool engine_may_differ = true;  ///< see OpenOptions
+  bool gives_hidden = false;      ///< likewise
 };
 
 /// Any thread. Opening holds a lock, which other threads that want the device wait for.

@@ -6,9 +6,31 @@
 #include "base/path.hpp"
 #include "base/printable.hpp"
 #include "format/gguf.hpp"
+#include "models/families.hpp"
 #include "models/vocabulary_loader.hpp"
 
 namespace pumice::host {
+namespace {
+
+/// For greedy requests, one at a time.
+Result<std::unique_ptr<Engine>> drafting_engine(const OpenedModel& beside,
+                                                const ModelSource& source,
+                                                std::shared_ptr<const ModelPlan> plan,
+                                                uint32_t context_tokens) {
+  OpenedModel own = beside;
+  const uint32_t most = std::min({beside.model->program.context_length,
+                                  plan->program().context_length, DraftModel::kMostContext});
+  EngineOptions engine{.context_tokens = context_tokens != 0 ? context_tokens : most};
+  engine.spare_logit_rows = 0;
+  engine.greedy_only = true;
+  own.options.plan = std::move(plan);
+  own.options.engine = engine;
+  own.options.engine_may_differ = false;
+  PUMICE_TRY_STATUS(own.load(source));
+  return own.make_engine(engine);
+}
+
+}  // namespace
 
 Status check_same_vocabulary(const Vocabulary& model, const Vocabulary& draft,
                              std::string_view draft_name) {
@@ -42,40 +64,28 @@ Result<std::shared_ptr<DraftModel>> DraftModel::load(const OpenedModel& beside,
         check_same_vocabulary(vocabulary, tokenizer.vocabulary(), to_utf8(file.filename())));
   }
   PUMICE_TRY(const ModelSource source, ModelSource::open(file));
-  OpenedModel own = beside;
-  PUMICE_TRY(own.options.plan, ModelPlan::of_source(source));
-  const uint32_t trained = own.options.plan->program().context_length;
-  const uint32_t most = std::min({beside.model->program.context_length, trained, kMostContext});
-  EngineOptions engine{.context_tokens = context_tokens != 0 ? context_tokens : most};
-  engine.spare_logit_rows = 0;
-  engine.greedy_only = true;
-  own.options.engine = engine;
-  own.options.engine_may_differ = false;
-  PUMICE_TRY_STATUS(own.load(source));
-  PUMICE_TRY(std::unique_ptr<Engine> made, own.make_engine(engine));
-  return std::shared_ptr<DraftModel>(new DraftModel(std::move(made), beside.options.logger));
+  PUMICE_TRY(std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(source));
+  PUMICE_TRY(std::unique_ptr<Engine> engine,
+             drafting_engine(beside, source, std::move(plan), context_tokens));
+  return std::shared_ptr<DraftModel>(new DraftModel(std::move(engine), beside.options.logger));
 }
 
 Guess DraftModel::guess(std::span<const TokenId> tokens, uint32_t most) {
-  if (engine_ == nullptr || tokens.size() + most > engine_->options().context_tokens) return {};
-  Result<Guess> said = say(tokens, most);
-  if (said.ok()) return *std::move(said);
-  logger_.warning("the draft model guesses no more: {}", said.error().message);
-  engine_.reset();
-  return {};
+  const Engine* const engine = engine_.engine();
+  if (engine == nullptr || tokens.size() + most > engine->options().context_tokens) return {};
+  return engine_.guess({.prompt = {tokens.begin(), tokens.end()}, .max_new_tokens = most});
 }
 
-Result<Guess> DraftModel::say(std::span<const TokenId> tokens, uint32_t most) {
-  PUMICE_TRY_STATUS(
-      engine_->submit({.prompt = {tokens.begin(), tokens.end()}, .max_new_tokens = most}));
-  Guess guess;
-  while (!engine_->idle()) {
-    PUMICE_TRY(const std::vector<StepEvent> events, engine_->step());
-    for (const StepEvent& event : events) {
-      if (event.token) guess.tokens.push_back(*event.token);
-    }
-  }
-  return guess;
+Result<std::shared_ptr<PredictionDrafter>> load_prediction(const OpenedModel& beside,
+                                                           const ModelSource& source,
+                                                           uint32_t context_tokens) {
+  PUMICE_TRY(Program block, build_prediction(source));
+  PUMICE_TRY(block, with_hidden_rows(std::move(block)));
+  PUMICE_TRY(std::shared_ptr<const ModelPlan> plan,
+             ModelPlan::of_program(source, std::move(block)));
+  PUMICE_TRY(std::unique_ptr<Engine> engine,
+             drafting_engine(beside, source, std::move(plan), context_tokens));
+  return std::make_shared<PredictionDrafter>(std::move(engine), beside.options.logger);
 }
 
 }  // namespace pumice::host

@@ -8,7 +8,8 @@
 #include <string_view>
 
 #include "base/result.hpp"
-#include "engine/drafter.hpp"
+#include "engine/drafting_engine.hpp"
+#include "engine/prediction_drafter.hpp"
 #include "host/opened_model.hpp"
 #include "text/vocabulary.hpp"
 
@@ -40,11 +41,16 @@ class DraftModel {
 
  private:
   DraftModel(std::unique_ptr<Engine> engine, const Logger& logger)
-      : engine_(std::move(engine)), logger_(logger) {}
-  Result<Guess> say(std::span<const TokenId> tokens, uint32_t most);
+      : engine_(std::move(engine), "the draft model", logger) {}
 
-  std::unique_ptr<Engine> engine_;  // null once it has failed
-  Logger logger_;
+  DraftingEngine engine_;
 };
+
+/// The block of the model's file that predicts. `beside` was opened with OpenOptions::gives_hidden;
+/// `source`: its file. A `context_tokens` of 0 is that of DraftModel::load. Errors: those of
+/// build_prediction, OpenedModel::load and Engine::create.
+Result<std::shared_ptr<PredictionDrafter>> load_prediction(const OpenedModel& beside,
+                                                           const ModelSource& source,
+                                                           uint32_t context_tokens);
 
 }  // namespace pumice::host

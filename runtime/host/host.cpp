@@ -59,6 +59,7 @@ Host::Host(std::shared_ptr<ModelOwner> model, std::unique_ptr<Engine> engine,
       forgets_messages_(options.forgets_messages.value_or(overflow_ != OverflowPolicy::kStop)),
       keep_tokens_(engine->options().keep_tokens),
       draft_model_(options.draft_model),
+      prediction_(options.prediction),
       engine_(std::move(engine)) {
   see_device();
   update_stats();

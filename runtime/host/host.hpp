@@ -50,6 +50,7 @@ struct HostOptions {
   /// none: unless requests stop where the context is full (OverflowPolicy::kStop).
   std::optional<bool> forgets_messages = {};
   std::shared_ptr<DraftModel> draft_model = {};
+  std::shared_ptr<PredictionDrafter> prediction = {};  ///< of the model, which gives hidden rows
 };
 
 /// What requests of a conversation have in common.
@@ -79,6 +80,7 @@ struct Speculation {
     kLookup,  ///< what followed the last tokens where the text had them before (PromptLookup)
     kAuto,    ///< the same, of which as many are verified as are worth it
     kModel,   ///< what HostOptions::draft_model says
+    kBlock,   ///< what HostOptions::prediction says
   };
   Guesses guesses = Guesses::kNone;
   uint32_t most_tokens = kMostTokens;  ///< a guess
@@ -295,7 +297,7 @@ class Host {
 
   // host_prompt.cpp: from a caller's words to a request
   Result<Prepared> prepare(RequestInput input, const OpenConversation& conversation) const;
-  Result<Drafter> drafter_of(const Speculation& speculation) const;
+  Status have_drafted(const Speculation& speculation, GenerationRequest& request) const;
   Status add_text(const RequestInput& input, const OpenConversation& conversation,
                   Prepared& prepared) const;
   Status add_messages(const RequestInput& input, const OpenConversation& conversation,
@@ -355,6 +357,7 @@ class Host {
   const bool forgets_messages_;
   const uint32_t keep_tokens_;
   const std::shared_ptr<DraftModel> draft_model_;
+  const std::shared_ptr<PredictionDrafter> prediction_;
 
   std::mutex poll_mutex_;  // of the polling thread; taken before mutex_
   std::unique_ptr<Engine> engine_;

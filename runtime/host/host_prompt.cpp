@@ -77,7 +77,7 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   request.log_probs = input.log_probs;
   request.most_draft_tokens = input.speculation.most_tokens;
   request.adapts_drafts = input.speculation.guesses == Speculation::Guesses::kAuto;
-  PUMICE_TRY(request.drafter, drafter_of(input.speculation));
+  PUMICE_TRY_STATUS(have_drafted(input.speculation, request));
   const bool answers =
       input.text.empty() && input.tokens.empty() && conversation.said.awaits_answer();
   const bool has_messages = !input.messages.empty() || answers;
@@ -112,20 +112,29 @@ Status Host::hold(const RequestInput& input, Prepared& prepared) const {
   return {};
 }
 
-Result<Drafter> Host::drafter_of(const Speculation& speculation) const {
+Status Host::have_drafted(const Speculation& speculation, GenerationRequest& request) const {
   switch (speculation.guesses) {
     case Speculation::Guesses::kNone:
-      return Drafter();
+      return {};
     case Speculation::Guesses::kLookup:
     case Speculation::Guesses::kAuto:
-      return prompt_lookup_drafter();
+      request.drafter = prompt_lookup_drafter();
+      return {};
     case Speculation::Guesses::kModel:
       if (draft_model_ == nullptr) {
         return make_error(ErrorCode::kInvalidArgument, "there is no draft model");
       }
-      return Drafter([model = draft_model_](std::span<const TokenId> tokens, uint32_t most) {
+      request.drafter = [model = draft_model_](std::span<const TokenId> tokens, uint32_t most) {
         return model->guess(tokens, most);
-      });
+      };
+      return {};
+    case Speculation::Guesses::kBlock:
+      if (prediction_ == nullptr) {
+        return make_error(ErrorCode::kInvalidArgument,
+                          "the model's prediction block is not loaded");
+      }
+      PredictionDrafter::draft(prediction_, request);
+      return {};
   }
   PUMICE_CHECK(false, "no such guesses");
 }

@@ -77,6 +77,11 @@ class Decoder {
     const std::optional<BufferId>& id = shared_->lowered.given;
     return id ? std::optional(shared_->buffers[*id]) : std::nullopt;
   }
+  /// float [rows][width]: the hidden rows of the step, with Program::gives_hidden; else none.
+  std::optional<vk::BufferRange> hidden() const {
+    const std::optional<BufferId>& id = shared_->lowered.hidden;
+    return id ? std::optional(shared_->buffers[*id]) : std::nullopt;
+  }
   /// Unless routing is kChosen: the routes of each router, in the program's order; see
   /// ops::Route::Args.
   std::span<const vk::BufferRange> routes() const { return routes_; }

@@ -36,6 +36,10 @@ Lowering::Lowering(const Program& program, const FusionRules& rules, FusionPatte
   }
   parts_.push_back(Part::kOutput);  // behind the last operation
   end_of_layers_ = program.layers.empty() ? 0 : program.layers.back().end_op;
+  if (program.gives_hidden) {
+    const auto norm = std::ranges::find(program.ops, *program.hidden, &Op::result);
+    end_of_layers_ = static_cast<size_t>(norm - program.ops.begin()) + 1;
+  }
   for (uint32_t i = 0; i < program.layers.size(); ++i) {
     for (size_t o = program.layers[i].first_op; o < program.layers[i].end_op; ++o) layer_of_[o] = i;
   }
@@ -55,6 +59,11 @@ Result<Lowered> Lowering::run() {
     return cannot_be_lowered(program_, "its logits are not the result of its last operation");
   }
   lowered_.logits = logits->buffer;
+  if (program_.gives_hidden) {
+    if (!is_whole(*program_.hidden))
+      return cannot_be_lowered(program_, "its hidden rows are parts");
+    lowered_.hidden = views_[*program_.hidden]->buffer;
+  }
   find_uses();
   return std::move(lowered_);
 }
@@ -445,7 +454,9 @@ void Lowering::find_uses() {
     }
   }
   if (lowered_.given) lowered_.buffers[*lowered_.given].first_use = 0;
-  lowered_.buffers[lowered_.logits].last_use = static_cast<uint32_t>(lowered_.dispatches.size());
+  const auto end = static_cast<uint32_t>(lowered_.dispatches.size());
+  lowered_.buffers[lowered_.logits].last_use = end;
+  if (lowered_.hidden) lowered_.buffers[*lowered_.hidden].last_use = end;
 }
 
 Result<Lowered> lower(const Program& program, const FusionRules& rules) {

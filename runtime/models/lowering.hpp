@@ -77,8 +77,9 @@ struct Lowered {
   std::vector<std::vector<MatrixRows>> matrices;  ///< groups that write side by side
   std::vector<std::vector<TensorId>> vectors;     ///< each one after the other
   std::vector<AttentionClass> attention_classes;
-  BufferId logits = 0;                 ///< [logit rows][n_vocab], or of embeddings their width
-  std::optional<BufferId> given = {};  ///< of op::GivenRows: full before the first dispatch
+  BufferId logits = 0;                  ///< [logit rows][n_vocab], or of embeddings their width
+  std::optional<BufferId> given = {};   ///< of op::GivenRows: full before the first dispatch
+  std::optional<BufferId> hidden = {};  ///< [rows][width], with Program::gives_hidden
 };
 
 /// Which experts rows take. For tests: arithmetics can be compared only where they take the same.

@@ -149,7 +149,7 @@ class Lowering {
   std::vector<Place> places_;  // of its bundles
   std::vector<Part> parts_;    // by operation
   std::map<size_t, uint32_t> layer_of_;
-  size_t end_of_layers_ = 0;
+  size_t end_of_layers_ = 0;  // and of what else is computed of every row
 
   size_t op_ = 0;  // being lowered
   ValueId result_ = 0;

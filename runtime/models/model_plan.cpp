@@ -6,8 +6,12 @@
 
 namespace pumice {
 
-Result<std::shared_ptr<const ModelPlan>> ModelPlan::of_source(const ModelSource& source) {
+Result<std::shared_ptr<const ModelPlan>> ModelPlan::of_source(const ModelSource& source,
+                                                              bool gives_hidden) {
   PUMICE_TRY(Program program, build_program(source));
+  if (gives_hidden) {
+    PUMICE_TRY(program, with_hidden_rows(std::move(program)));
+  }
   PUMICE_TRY_STATUS(check_writes_text(program));
   return of_program(source, std::move(program));
 }

@@ -22,8 +22,10 @@ namespace pumice {
 /// Needs its source no more. Any number of threads may ask.
 class ModelPlan {
  public:
-  /// Of a model that writes text. Errors: those of build_program, check_writes_text and `lower`.
-  static Result<std::shared_ptr<const ModelPlan>> of_source(const ModelSource& source);
+  /// Of a model that writes text; `gives_hidden`: Program::gives_hidden. Errors: those of
+  /// build_program, check_writes_text, with_hidden_rows and `lower`.
+  static Result<std::shared_ptr<const ModelPlan>> of_source(const ModelSource& source,
+                                                            bool gives_hidden = false);
   /// Of a program that was built of the source and checked, one that embeds or predicts too.
   /// Errors: those of `lower`.
   static Result<std::shared_ptr<const ModelPlan>> of_program(const ModelSource& source,

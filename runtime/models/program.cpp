@@ -35,6 +35,11 @@ const Op* given_rows(const Program& program) {
   return found == program.ops.end() ? nullptr : &*found;
 }
 
+uint32_t given_width(const Program& program) {
+  const Op* const given = given_rows(program);
+  return given == nullptr ? 0 : program.values[given->result].width;
+}
+
 Status check_writes_text(const Program& program) {
   if (given_rows(program) != nullptr) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -46,6 +51,17 @@ Status check_writes_text(const Program& program) {
                     "architecture {} is an embedding model: it gives vectors of texts (pumice "
                     "embed) and writes none",
                     program.architecture);
+}
+
+Result<Program> with_hidden_rows(Program program) {
+  if (!program.hidden) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "guesses by prediction blocks need a file that carries them "
+                      "(nextn_predict_layers); this one of architecture {} does not",
+                      program.architecture);
+  }
+  program.gives_hidden = true;
+  return program;
 }
 
 Program first_layers(const Program& program, uint32_t n_layers) {

@@ -361,6 +361,12 @@ struct Program {
   uint32_t n_prediction_blocks = 0;
   uint32_t predicting_block = 0;  ///< the file's block that this is the program of; 0: its layers'
   ValueId logits = 0;             ///< [tokens][n_vocab]
+  /// Of a program whose file has blocks that predict, and of theirs: the rows behind the last norm,
+  /// [tokens][width], which such a block is given (op::GivenRows).
+  std::optional<ValueId> hidden = {};
+  /// Steps compute `hidden` at every token and leave it (Lowered::hidden), not only where there
+  /// are logits.
+  bool gives_hidden = false;
   /// Of a program that embeds: its result, `logits`, is then [tokens][width of an embedding].
   std::optional<Pooling> pooling = {};
 };
@@ -381,6 +387,8 @@ std::optional<uint32_t> position_limit(const Program& program);
 
 /// The operation that gives rows computed elsewhere, if there is one.
 const Op* given_rows(const Program& program);
+/// Numbers of such a row; 0: there are none.
+uint32_t given_width(const Program& program);
 
 /// "rms_norm", "append", "silu"
 std::string_view op_name(const Operation& what);
@@ -394,6 +402,10 @@ std::string op_constants(const Program& program, const Operation& what);
 /// Errors (kInvalidArgument): it embeds, and has no logits to choose tokens by; or it reads rows
 /// that are computed elsewhere.
 Status check_writes_text(const Program& program);
+
+/// The program, whose steps give their hidden rows. Errors (kInvalidArgument): no block that predicts
+/// is in its file, so nothing reads them.
+Result<Program> with_hidden_rows(Program program);
 
 /// The program of its first layers and what follows the last one.
 Program first_layers(const Program& program, uint32_t n_layers);

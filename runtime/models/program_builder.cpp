@@ -617,7 +617,9 @@ ValueId ProgramBuilder::input(const Blocks& blocks, uint32_t width, float eps) {
 }
 
 Result<Program> ProgramBuilder::finish(ValueId x, const Blocks& blocks, float eps) {
-  return finish(linear(rms_norm(x, blocks.norm, eps), blocks.output, program_.n_vocab));
+  const ValueId hidden = rms_norm(x, blocks.norm, eps);
+  if (blocks.predicts() || blocks.n_prediction > 0) program_.hidden = hidden;
+  return finish(linear(hidden, blocks.output, program_.n_vocab));
 }
 
 Result<Program> ProgramBuilder::finish(ValueId x, std::string_view output_stem, float eps) {

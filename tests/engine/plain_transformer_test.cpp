@@ -4,20 +4,16 @@
 #include "tests/models/plain_transformer.hpp"
 
 #include <algorithm>
-#include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "engine/kv_memory.hpp"
-#include "models/decoder.hpp"
+#include "engine/prediction_drafter.hpp"
 #include "models/families.hpp"
 #include "tests/engine/engine_fixture.hpp"
 #include "tests/models/split_nemotron.hpp"
-#include "vk/transfer.hpp"
 
 namespace pumice {
 namespace {
@@ -57,106 +53,174 @@ TEST_P(PlainForms, SayTheSameInChunksAndWithoutFusion) {
 INSTANTIATE_TEST_SUITE_P(Forms, PlainForms, ::testing::ValuesIn(test::forms_without_a_file()),
                          [](const auto& given) { return given.param.name; });
 
-/// The model of a block that predicts, driven step by step: no engine drafts with it yet.
-class Drafting {
- public:
-  static constexpr uint32_t kMost = 48;  // tokens
-  static constexpr uint32_t kBlocks = kMost / kKvBlockTokens;
+/// Blocks that predict, and what drafts with them.
+class PlainPredictions : public PlainForms {
+ protected:
+  static constexpr uint32_t kTokens = 40;
 
-  Drafting(vk::PipelineLibrary& pipelines, const Model& model)
-      : device_(pipelines.device()), arena_(device_, vk::MemoryDomain::kUpload, "draft", 4096) {
-    const DecoderLimits limits{.rows = kMost, .logit_rows = kMost, .context_tokens = kMost};
-    weights_ = model.weights->now();
-    decoder_.emplace(Decoder::plan(device_, pipelines, *model.plan, *weights_, KvType::kF32,
-                                   ops::Math::kF32, {}, limits)
-                         .value());
-    const uint64_t page_bytes = decoder_->state().page_bytes;
-    kv_.emplace(KvMemory::create(device_, page_bytes, kBlocks, kBlocks).value());
-    const size_t n_classes = decoder_->attention_classes().size();
-    args_arena_.emplace(args_
-                            .lay_out({.rows = kMost,
-                                      .logit_rows = kMost,
-                                      .attention_items = kMost,
-                                      .attention_classes = static_cast<uint32_t>(n_classes),
-                                      .chunks = 1})
-                            .allocate(device_)
-                            .value());
-    table_ = arena_.allocate(kBlocks * sizeof(uint64_t)).value();
-    sampled_ = arena_.allocate(sizeof(uint64_t)).value();
-    for (uint32_t i = 0; i < kBlocks; ++i) table_.mapped<uint64_t>()[i] = kv_->address(i);
-    EXPECT_TRUE(pipelines.compile_for(std::numeric_limits<double>::infinity(), {}).ok());
+  void SetUp() override {
+    PlainForms::SetUp();
+    if (IsSkipped()) return;
+    plain_.emplace(GetParam());
+    file_ = plain_->file();
+    for (uint32_t i = 0; i < kTokens; ++i) tokens_.push_back(i * 31 % 67);
   }
 
-  /// Logits of the next tokens of the text.
-  std::vector<float> step(std::span<const TokenId> tokens, std::span<const float> given) {
-    const auto n = static_cast<uint32_t>(tokens.size());
-    args_.clear();
-    args_.add_chunk(n);
-    for (const TokenId token : tokens) {
-      args_.add_logit_row(args_.add_row(token, position_ + args_.n_rows, 0));
-    }
-    const ops::SequenceChunk chunk{
-        .seq = 0, .first_row = 0, .n_rows = n, .first_position = position_};
-    decoder_->write_attention({&chunk, 1}, {}, args_);
-    position_ += n;
-    EXPECT_TRUE(vk::Uploader(device_).write(*decoder_->given(), given).ok());
-    vk::Recorder recorder(device_, {});
-    decoder_->record(recorder, args_,
-                     {.sampled = sampled_,
-                      .block_tables = {&table_, 1},
-                      .table_stride = kBlocks,
-                      .kv = kv_->range()});
-    const vk::RecordedWork work = recorder.finish().value();
-    for (const auto& segment : work.segments()) {
-      EXPECT_TRUE(device_->wait(device_->submit({&segment.commands, 1}).value()).ok());
-    }
-    const std::vector<std::byte> bytes = vk::download(device_, decoder_->logits()).value();
-    std::vector<float> logits(n * test::PlainTransformer::kVocab);
-    std::memcpy(logits.data(), bytes.data(), logits.size() * sizeof(float));
-    return logits;
+  std::shared_ptr<const Model> load(Result<Program> program) const {
+    EXPECT_TRUE(program.ok()) << program.error().message;
+    const auto plan = ModelPlan::of_program(file_->file(), *std::move(program));
+    EXPECT_TRUE(plan.ok()) << plan.error().message;
+    return Model::load(pipelines_->device(), file_->file(), *plan).value();
+  }
+  std::shared_ptr<const Model> layers() const {
+    return load(with_hidden_rows(build_program(file_->file()).value()));
+  }
+  std::shared_ptr<const Model> block() const {
+    return load(with_hidden_rows(build_prediction(file_->file()).value()));
+  }
+  static EngineOptions exact() {
+    return {.kv_type = KvType::kF32,
+            .math = ops::Math::kF32,
+            .context_tokens = test::PlainTransformer::kContext};
+  }
+  static void finish(Engine& engine, GenerationRequest request) {
+    const auto id = engine.submit(std::move(request));
+    ASSERT_TRUE(id.ok()) << id.error().message;
+    while (!engine.idle()) step(engine);
   }
 
- private:
-  std::shared_ptr<vk::Device> device_;
-  std::shared_ptr<const ModelWeights> weights_;
-  std::optional<Decoder> decoder_;
-  std::optional<KvMemory> kv_;
-  std::optional<vk::Arena> args_arena_;
-  StepArgs args_;
-  vk::Arena arena_;
-  vk::BufferRange table_, sampled_;
-  uint32_t position_ = 0;
+  std::optional<test::PlainTransformer> plain_;
+  std::unique_ptr<test::SmallFile> file_;
+  std::vector<TokenId> tokens_;
 };
 
-class PlainPredictions : public PlainForms {};
-
 TEST_P(PlainPredictions, AreThoseOfABlockThatIsLoadedWhenAskedFor) {
-  std::vector<TokenId> tokens(40);
-  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i * 31 % 67);
-  const test::PlainTransformer plain(GetParam());
-  const auto file = plain.file();
-  const auto model = Model::load(
-      pipelines_->device(), file->file(),
-      ModelPlan::of_program(file->file(), build_prediction(file->file()).value()).value());
-  ASSERT_TRUE(model.ok()) << model.error().message;
-  EXPECT_FALSE(Engine::create(pipelines_, *model, {}).ok());  // it writes no text
-
-  const std::span<const TokenId> next = std::span(tokens).subspan(1);
-  const std::vector<double> hidden = plain.hidden(std::span(tokens).first(next.size()));
-  const std::vector<double> exact = plain.predicted(next, hidden);
-  const std::vector<float> given(hidden.begin(), hidden.end());
+  const auto model = load(build_prediction(file_->file()));
+  const std::vector<TokenId> next(tokens_.begin() + 1, tokens_.end());
+  const std::vector<double> hidden = plain_->hidden(std::span(tokens_).first(next.size()));
+  const std::vector<double> exact = plain_->predicted(next, hidden);
   const size_t width = GetParam().n_embd;
-  for (const size_t chunk : {size_t{39}, size_t{17}, size_t{1}}) {
-    Drafting drafting(*pipelines_, **model);
+  const auto give = [&](uint32_t first, std::span<float> rows) {
+    std::copy_n(hidden.begin() + static_cast<ptrdiff_t>(first * width), rows.size(), rows.begin());
+  };
+  for (const uint32_t chunk : {39u, 17u, 1u}) {
+    EngineOptions options = this->exact();
+    options.chunk_tokens = chunk;
+    options.prompt_logits = true;
+    const auto engine = make_engine(model, options);
     std::vector<float> got;
-    for (size_t first = 0; first < next.size(); first += chunk) {
-      const size_t n = std::min(chunk, next.size() - first);
-      const std::vector<float> rows =
-          drafting.step(next.subspan(first, n), std::span(given).subspan(first * width, n * width));
-      got.insert(got.end(), rows.begin(), rows.end());
-    }
+    const auto keep = [&](uint32_t, std::span<const float> row) {
+      got.insert(got.end(), row.begin(), row.end());
+    };
+    finish(*engine, {.prompt = next, .max_new_tokens = 1, .on_logits = keep, .give = give});
     EXPECT_LE(test::nmse(got, {exact.begin(), exact.end()}), kF32Bound) << chunk;
   }
+}
+
+TEST_P(PlainPredictions, NeedWhatTheirModelGives) {
+  const GenerationRequest plain{.prompt = tokens_, .max_new_tokens = 1};
+  const auto predicts = make_engine(block(), exact());
+  const auto refused = predicts->submit(plain);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.error().message,
+            "this engine's model predicts by rows that a request must give");
+  const auto writes = make_engine(load(build_program(file_->file())), exact());
+  GenerationRequest asks = plain;
+  asks.on_hidden = [](uint32_t, TokenId, std::span<const float>) {};
+  EXPECT_FALSE(writes->submit(asks).ok());
+  GenerationRequest gives = plain;
+  gives.give = [](uint32_t, std::span<float>) {};
+  EXPECT_FALSE(writes->submit(gives).ok());
+  EXPECT_FALSE(ModelPlan::of_source(test::PlainTransformer({}).file()->file(), true).ok());
+}
+
+TEST_P(PlainPredictions, AreGivenTheHiddenRowsOfEveryToken) {
+  const std::vector<double> exact = plain_->hidden(tokens_);
+  for (const uint32_t chunk : {40u, 17u, 1u}) {
+    EngineOptions options = this->exact();
+    options.chunk_tokens = chunk;
+    const auto engine = make_engine(layers(), options);
+    std::vector<TokenId> told;
+    std::vector<float> rows;
+    const auto keep = [&](uint32_t position, TokenId token, std::span<const float> row) {
+      EXPECT_EQ(position, told.size());
+      told.push_back(token);
+      rows.insert(rows.end(), row.begin(), row.end());
+    };
+    finish(*engine, {.prompt = tokens_, .max_new_tokens = 1, .on_hidden = keep});
+    EXPECT_EQ(told, tokens_);
+    EXPECT_LE(test::nmse(rows, {exact.begin(), exact.end()}), kF32Bound) << chunk;
+  }
+}
+
+/// Each guess as the plain model makes it of the same text, the second of the block's own rows; and
+/// the text is as without guesses, a chunk, a cached beginning or a full window in between.
+TEST_P(PlainPredictions, DraftWhatTheBlockSaysAndChangeNothing) {
+  constexpr uint32_t kNew = 20;
+  const std::shared_ptr<const Model> model = layers();
+  const auto drafter = std::make_shared<PredictionDrafter>(make_engine(block(), exact()), Logger());
+  const auto likeliest = [](const std::vector<double>& logits) {
+    const auto last = logits.end() - test::PlainTransformer::kVocab;
+    return static_cast<TokenId>(std::max_element(last, logits.end()) - last);
+  };
+  const auto plain_guess = [&](std::span<const TokenId> text) {
+    const size_t width = GetParam().n_embd;
+    std::vector<TokenId> next(text.begin() + 1, text.end());
+    std::vector<double> hidden = plain_->hidden(text.first(next.size()));
+    std::vector<TokenId> guess{likeliest(plain_->predicted(next, hidden))};
+    const std::vector<double> own = plain_->predicted_hidden(next, hidden);
+    hidden.insert(hidden.end(), own.end() - static_cast<ptrdiff_t>(width), own.end());
+    next.push_back(guess[0]);
+    guess.push_back(likeliest(plain_->predicted(next, hidden)));
+    return guess;
+  };
+  const auto text_of = [&](Engine& engine, bool drafts, std::vector<TokenId> prompt,
+                           bool knows_all) {
+    GenerationRequest request{.prompt = std::move(prompt), .max_new_tokens = kNew};
+    if (drafts) {
+      request.most_draft_tokens = 2;
+      PredictionDrafter::draft(drafter, request);
+      request.drafter = [&, guesses = request.drafter](std::span<const TokenId> text,
+                                                       uint32_t most) {
+        Guess guess = guesses(text, most);
+        EXPECT_EQ(guess.tokens.size(), most);
+        if (knows_all && most == 2) {
+          EXPECT_EQ(guess.tokens, plain_guess(text));
+        }
+        return guess;
+      };
+    }
+    EXPECT_TRUE(engine.submit(std::move(request)).ok());
+    std::vector<TokenId> told;
+    while (!engine.idle()) {
+      for (const StepEvent& event : step(engine)) {
+        if (event.token) told.push_back(*event.token);
+        if (event.report && drafts) {
+          EXPECT_GT(event.report->drafts.drafted, 0u);
+        }
+      }
+    }
+    return told;
+  };
+  const std::span<const TokenId> all = tokens_;
+  for (const uint32_t chunk : {40u, 7u}) {
+    EngineOptions options = exact();
+    options.chunk_tokens = chunk;
+    const auto plain_engine = make_engine(model, options);
+    const auto engine = make_engine(model, options);
+    for (const size_t n : {size_t{20}, size_t{37}, size_t{2}}) {
+      const std::vector<TokenId> prompt(all.begin(), all.begin() + static_cast<ptrdiff_t>(n));
+      const auto plain = text_of(*plain_engine, false, prompt, true);
+      // The second prompt finds its beginning in the model's cache: the block knows the rest only.
+      EXPECT_EQ(text_of(*engine, true, prompt, n == 20), plain) << n << " by " << chunk;
+    }
+  }
+  EngineOptions shifting = exact();
+  shifting.context_tokens = 32;
+  shifting.overflow = OverflowPolicy::kShift;
+  const std::vector<TokenId> prompt(all.begin(), all.begin() + 25);
+  const auto plain = text_of(*make_engine(model, shifting), false, prompt, true);
+  EXPECT_EQ(text_of(*make_engine(model, shifting), true, prompt, false), plain);
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, PlainPredictions, ::testing::ValuesIn(test::forms_that_predict()),

@@ -602,8 +602,8 @@ std::vector<double> PlainTransformer::logits(std::span<const uint32_t> tokens) c
   return all;
 }
 
-std::vector<double> PlainTransformer::predicted(std::span<const uint32_t> next,
-                                                std::span<const double> hidden) const {
+std::vector<double> PlainTransformer::predicted_hidden(std::span<const uint32_t> next,
+                                                       std::span<const double> hidden) const {
   const std::string nextn = "blk." + std::to_string(form_.n_layers) + ".nextn.";
   const bool own = form_.prediction_has_own;
   const std::vector<float>& table =
@@ -617,8 +617,20 @@ std::vector<double> PlainTransformer::predicted(std::span<const uint32_t> next,
     const Row second = norm({h, h + form_.n_embd}, nextn + "hnorm");
     both.insert(both.end(), second.begin(), second.end());
     const Row x = run_layer(form_.n_layers, linear(both, nextn + "eh_proj"), cache);
-    const Row y = linear(norm(x, own ? nextn + "shared_head_norm" : form_.output_norm),
-                         own ? nextn + "shared_head_head" : output());
+    const Row y = norm(x, own ? nextn + "shared_head_norm" : form_.output_norm);
+    all.insert(all.end(), y.begin(), y.end());
+  }
+  return all;
+}
+
+std::vector<double> PlainTransformer::predicted(std::span<const uint32_t> next,
+                                                std::span<const double> hidden) const {
+  const std::string nextn = "blk." + std::to_string(form_.n_layers) + ".nextn.";
+  const std::vector<double> rows = predicted_hidden(next, hidden);
+  std::vector<double> all;
+  for (auto row = rows.begin(); row != rows.end(); row += form_.n_embd) {
+    const Row y = linear({row, row + form_.n_embd},
+                         form_.prediction_has_own ? nextn + "shared_head_head" : output());
     all.insert(all.end(), y.begin(), y.end());
   }
   return all;

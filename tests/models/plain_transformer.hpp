@@ -128,6 +128,9 @@ class PlainTransformer {
   std::vector<double> logits(std::span<const uint32_t> tokens) const;
   /// [token][n_embd]: what the output matrix reads.
   std::vector<double> hidden(std::span<const uint32_t> tokens) const;
+  /// [token][n_embd]: what the output of `predicted` reads.
+  std::vector<double> predicted_hidden(std::span<const uint32_t> next,
+                                       std::span<const double> hidden) const;
   /// [token][kVocab]: of the first block behind the layers, of what follows the tokens that follow
   /// those that `hidden` is of.
   std::vector<double> predicted(std::span<const uint32_t> next,
