@@ -22,6 +22,7 @@ struct SynthOptions {
   uint64_t seed = 1;
   uint32_t n_layers = 0;
   uint32_t context_tokens = 0;
+  bool predicts = false;
   std::string output;
   bool force = false;
   bool list = false;
@@ -76,6 +77,7 @@ Status synth(const SynthOptions& options) {
   PUMICE_TRY(SyntheticShape shape, find_synthetic_preset(options.preset));
   PUMICE_TRY(const WeightType* const type, parse_weight_type(options.type));
   if (options.n_layers != 0) shape.n_layers = options.n_layers;
+  shape.predicts = options.predicts;
   if (options.context_tokens != 0) shape.context_length = options.context_tokens;
   PUMICE_TRY(
       const SyntheticModel model,
@@ -130,6 +132,8 @@ Command add_synth(CLI::App& app) {
   command
       ->add_option("--context", options->context_tokens, "Context length instead of the preset's")
       ->check(CLI::Range(1u, 1u << 24));
+  command->add_flag("--mtp", options->predicts,
+                    "With a block that predicts the token after the next, for --spec mtp");
   command->add_option("-o,--output", options->output, "The GGUF file to write");
   command->add_flag("--force", options->force, "Replace the file if it exists");
   command->footer("Example: pumice synth --preset llama-1b --type q4_k -o llama-1b.gguf");

@@ -108,6 +108,15 @@ Result<const ModelFamily*> family_of(const ModelSource& source) {
                     printable(architecture), known);
 }
 
+Status check_part(const ModelFamily& family, ModelPart part) {
+  const bool is_built =
+      part == ModelPart::kLayers || std::holds_alternative<BuildPart>(family.build);
+  if (is_built) return {};
+  return make_error(ErrorCode::kBadFile,
+                    "architecture {}: blocks that predict further tokens are not supported",
+                    family.architecture);
+}
+
 /// The page's program, of a file in which nothing that it did not ask for says otherwise.
 Result<Program> build(const ModelFamily& family, const ModelSource& source, ModelPart part) {
   source.count_program();
@@ -136,18 +145,15 @@ Result<Program> build_program(const ModelSource& source) {
   return build_checked(*family, source, ModelPart::kLayers);
 }
 
-Result<Program> build_of_metadata(const ModelSource& source) {
+Result<Program> build_of_metadata(const ModelSource& source, ModelPart part) {
   PUMICE_TRY(const ModelFamily* const family, family_of(source));
-  return build(*family, source, ModelPart::kLayers);
+  PUMICE_TRY_STATUS(check_part(*family, part));
+  return build(*family, source, part);
 }
 
 Result<Program> build_prediction(const ModelSource& source) {
   PUMICE_TRY(const ModelFamily* const family, family_of(source));
-  if (!std::holds_alternative<BuildPart>(family->build)) {
-    return make_error(ErrorCode::kBadFile,
-                      "architecture {}: blocks that predict further tokens are not supported",
-                      family->architecture);
-  }
+  PUMICE_TRY_STATUS(check_part(*family, ModelPart::kPrediction));
   return build_checked(*family, source, ModelPart::kPrediction);
 }
 

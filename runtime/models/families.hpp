@@ -35,8 +35,8 @@ Result<Program> build_program(const ModelSource& source);
 
 /// What build_program builds where a source has no tensors but those that the page asks about: with
 /// it, which tensors a file would have follows from metadata. Errors: as of build_program, but for
-/// what it says of tensors.
-Result<Program> build_of_metadata(const ModelSource& source);
+/// what it says of tensors; of `part`, also those of build_prediction.
+Result<Program> build_of_metadata(const ModelSource& source, ModelPart part = ModelPart::kLayers);
 
 /// What build_program says, of the block that predicts the token after the next (ModelPart::kPrediction), with its
 /// own states: its tokens are those that follow the text's, its given rows (op::GivenRows) the

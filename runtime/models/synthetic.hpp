@@ -22,6 +22,8 @@
 
 namespace pumice {
 
+struct Program;
+
 /// Dimensions as in the GGUF keys of an architecture. All else follows from the architecture's page:
 /// which tensors the model has, of which shapes, and from the operations that read them, how their
 /// numbers are spread.
@@ -49,6 +51,7 @@ struct SyntheticShape {
   uint32_t original_context = 0;  ///< above 0: LongRoPE's divisors in longer contexts
   float eps = 1e-5f;
   float rope_yarn = 1.0f;  ///< above 1: YaRN's factor, by which the context was lengthened
+  bool predicts = false;   ///< with a block that predicts the token after the next, behind n_layers
   /// Further keys of the metadata, or other values of those above, and tensors that files may leave
   /// out, with spaces between them. "key=value": of the architecture, or with @ before it of none;
   /// true, false, a count, a number (with a point or an exponent) or a text; several with commas are
@@ -123,6 +126,7 @@ class SyntheticModel {
       : shape_(shape), options_(options) {}
   std::vector<SyntheticTensor> asked_for() const;
   Status add_tensors();
+  void add_tensors_of(const Program& program, const SyntheticModel& metadata);
 
   SyntheticShape shape_;
   SyntheticOptions options_;

@@ -74,7 +74,8 @@ void SyntheticMetadata::add_usual(const SyntheticShape& s) {
   set("vocab_size", s.n_vocab);
   set("context_length", s.context_length);
   set("embedding_length", s.n_embd);
-  set("block_count", s.n_layers);
+  set("block_count", s.n_layers + (s.predicts ? 1 : 0));
+  if (s.predicts) set("nextn_predict_layers", 1u);
   set("feed_forward_length", s.n_ff);
   set("attention.head_count", s.n_heads);
   set("attention.head_count_kv", s.n_kv_heads);

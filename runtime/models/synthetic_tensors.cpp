@@ -225,9 +225,19 @@ Status SyntheticModel::add_tensors() {
   metadata.has_vocabulary_ = false;
   PUMICE_TRY(const ModelSource source, ModelSource::synthetic(metadata));
   PUMICE_TRY(const Program program, build_of_metadata(source));
+  add_tensors_of(program, metadata);
+  if (!shape_.predicts) return {};
+  PUMICE_TRY(const Program block, build_of_metadata(source, ModelPart::kPrediction));
+  add_tensors_of(block, metadata);
+  return {};
+}
+
+/// Those that are not there yet. `metadata`: what asked_for says.
+void SyntheticModel::add_tensors_of(const Program& program, const SyntheticModel& metadata) {
   const Makings makings(program, shape_.gain);
   for (TensorId id = 0; id < program.tensors.size(); ++id) {
     const TensorSpec& spec = program.tensors[id];
+    if (std::ranges::find(tensors_, spec.name, &SyntheticTensor::name) != tensors_.end()) continue;
     const Making& making = makings[id];
     SyntheticTensor tensor{spec.name, &weight_type("F32"), dims_of(spec), making.deviation,
                            making.mean};
@@ -244,7 +254,6 @@ Status SyntheticModel::add_tensors() {
     }
     tensors_.push_back(std::move(tensor));
   }
-  return {};
 }
 
 Result<SyntheticModel> SyntheticModel::create(const SyntheticShape& shape,

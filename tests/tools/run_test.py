@@ -25,8 +25,8 @@ class RunTest(CommandLineTest):
         super().setUp()
         self.need(STORIES)
 
-    def run_json(self, *flags, **options):
-        return json.loads(self.ok("run", "-m", STORIES, "--json", *flags, **options).stdout)
+    def run_json(self, *flags, model=STORIES, **options):
+        return json.loads(self.ok("run", "-m", model, "--json", *flags, **options).stdout)
 
 
 class Greedy(RunTest):
@@ -402,6 +402,18 @@ class Guesses(RunTest):
         self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--spec", "draft", "-md",
                      BUNDLED, says="pumice-stories.gguf has another vocabulary: ")
 
+    def test_the_block_of_a_file_that_predicts_may_make_them(self):
+        self.ok("synth", "--preset", "qwen35", "--type", "q8_0", "--mtp", "-o", "hybrid.gguf")
+        for flags in (["--temp", "0"], ["--temp", "1", "-s", 3]):
+            flags = ["-p", "Once upon a time", "-n", 40, "--ignore-eos", *flags]
+            plain = self.run_json(*flags, model="hybrid.gguf")
+            answer = self.run_json(*flags, "--spec", "mtp", "--draft-max", 3, model="hybrid.gguf")
+            self.assertEqual((answer["text"], answer["tokens"]), (plain["text"], plain["tokens"]))
+            self.assertGreater(answer["spec"]["drafted"], 40)
+            self.assertEqual(len(answer["spec"]["drafted_by_position"]), 3)
+        self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--spec", "mtp", says="nextn_predict_layers")
+        self.refuses(USAGE, "synth", "--preset", "llama", "--mtp", "-o", "never.gguf", says="nextn_predict_layers")
+
     def test_they_are_counted(self):
         done = self.ok("run", "-m", STORIES, "-p", self.prompt, "-n", 250, "--ignore-eos", "--temp", "0",
                        "--spec", "ngram", "--stats")
@@ -409,7 +421,6 @@ class Guesses(RunTest):
         self.assertRegex(done.stderr.decode(), r"\d+ tokens? guessed, \d+ of them accepted\n")
 
     def test_what_is_not_built_says_so(self):
-        self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--spec", "mtp", says="not built")
         self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--spec", "draft", says="-md")
         self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "-md", STORIES, says="--spec draft")
         self.refuses(USAGE, "run", "-m", STORIES, "-p", "Once", "--spec", "some", says="--spec")
