@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "api/handles.hpp"
 #include "api/options.hpp"
 #include "api/structs.hpp"
+#include "engine/memory_plan.hpp"
 #include "format/gguf.hpp"
 #include "models/model_plan.hpp"
 #include "text/detokenizer.hpp"
@@ -58,6 +60,34 @@ Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
   PUMICE_TRY(const host::OpenedModel opened, model->owner->current());
   model->info = info_of(*opened.model, loaded_texts);
   return model;
+}
+
+Result<pumice_memory_estimate> estimate_of(const pumice_device& device,
+                                           const pumice_model_options* given) {
+  PUMICE_TRY(const pumice_model_options options, read_struct(given, "options"));
+  PUMICE_TRY(const std::filesystem::path path, read_path(options.path, "path"));
+  if (path.empty()) return make_error(ErrorCode::kInvalidArgument, "path is empty");
+  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
+  const uint32_t trained = plan->program().context_length;
+  PUMICE_TRY(const EngineOptions engine, read_engine_options(options.engine, "engine", trained));
+  std::optional<DeviceMemory> memory;
+  PUMICE_TRY_STATUS(
+      device.owner->with_device([&](vk::Device& opened) { memory = device_memory(opened); }));
+  PUMICE_TRY(const MemoryPlanner planner, MemoryPlanner::of_plan(plan, *memory, engine.fusion));
+  PUMICE_TRY(const MemoryPlan planned, planner.plan(engine));
+  pumice_memory_estimate estimate{sizeof estimate};
+  estimate.fits = planner.fits(planned);
+  estimate.context_tokens = planned.context_tokens;
+  estimate.most_context_tokens = planner.largest_context(engine, trained);
+  estimate.trained_context_tokens = trained;
+  estimate.total_bytes = planned.budgeted_bytes;
+  estimate.weight_bytes = planned.bytes(MemoryUse::kWeights) - planned.beside_bytes;
+  estimate.kv_bytes = planned.bytes(MemoryUse::kKv);
+  estimate.activation_bytes = planned.bytes(MemoryUse::kActivations);
+  estimate.weight_bytes_beside = planned.beside_bytes;
+  estimate.free_bytes = memory->free_bytes;
+  return estimate;
 }
 
 ApiStatus tokenize(const pumice_model* model, pumice_string text, pumice_bool special,
@@ -111,6 +141,19 @@ pumice_status pumice_model_get_info(const pumice_model* model, pumice_model_info
     write_struct(pumice_model_info{}, info);
     PUMICE_TRY_STATUS(check_handle(model, "model"));
     write_struct(model->info, info);
+    return {};
+  });
+}
+
+pumice_status pumice_model_estimate(pumice_device* device, const pumice_model_options* options,
+                                    pumice_memory_estimate* estimate) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_struct(estimate, "estimate"));
+    write_struct(pumice_memory_estimate{}, estimate);
+    PUMICE_TRY_STATUS(check_handle(device, "device"));
+    const Result<pumice_memory_estimate> estimated = estimate_of(*device, options);
+    if (!estimated.ok()) return estimated.error();
+    write_struct(*estimated, estimate);
     return {};
   });
 }

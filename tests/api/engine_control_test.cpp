@@ -29,6 +29,53 @@ class Control : public test::ApiEngineTest {
   }
 };
 
+TEST_F(Control, EstimatesAreWhatAModelAndItsEngineTake) {
+  pumice_engine_close(engine_);
+  engine_ = nullptr;
+  pumice_model_close(model_);
+  model_ = nullptr;
+  const std::string path = test::source_path("models/pumice-stories.gguf").string();
+  pumice_engine_options engine{sizeof engine};
+  engine.context_tokens = 256;
+  engine.n_sequences = 4;
+  pumice_model_options options{sizeof options};
+  options.path = {path.data(), path.size()};
+  options.engine = &engine;
+  const auto estimate = [&] {
+    pumice_memory_estimate estimate{sizeof estimate};
+    EXPECT_OK(pumice_model_estimate(device_, &options, &estimate));
+    return estimate;
+  };
+  const pumice_memory_estimate first = estimate();
+  EXPECT_TRUE(first.fits);
+  EXPECT_EQ(first.context_tokens, 256u);
+  EXPECT_EQ(first.most_context_tokens, first.trained_context_tokens);
+  EXPECT_GE(first.total_bytes, first.weight_bytes + first.kv_bytes + first.activation_bytes);
+  EXPECT_EQ(first.weight_bytes_beside, 0u);
+
+  model_ = test::load_model(device_);
+  ASSERT_EQ(pumice_engine_create(model_, &engine, &engine_), PUMICE_OK);
+  const uint64_t taken = stats().budgeted_bytes;
+  EXPECT_LE(taken, first.total_bytes);  // which has room for what passes
+  EXPECT_GE(taken, first.weight_bytes + first.kv_bytes + first.activation_bytes);
+  EXPECT_EQ(estimate().free_bytes, first.free_bytes - taken);
+
+  engine.n_sequences = 1;
+  EXPECT_EQ(estimate().kv_bytes, first.kv_bytes / 4);
+  engine.kv_tokens = uint64_t{1} << 26;
+  const pumice_memory_estimate large = estimate();
+  EXPECT_FALSE(large.fits);
+  EXPECT_GT(large.total_bytes, large.free_bytes);
+  options.engine = nullptr;
+  EXPECT_EQ(estimate().context_tokens, first.trained_context_tokens);
+
+  const std::string other = test::source_path("README.md").string();
+  options.path = {other.data(), other.size()};
+  pumice_memory_estimate none = first;
+  EXPECT_STATUS(PUMICE_BAD_FILE, pumice_model_estimate(device_, &options, &none));
+  EXPECT_EQ(none.total_bytes, 0u);
+}
+
 TEST_F(Control, MemoryBudgetsAreMetWithoutARequestAndAnEventSaysSo) {
   pumice_engine_close(engine_);
   pumice_engine_options options{sizeof options};

@@ -45,6 +45,7 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   auto* engine = reinterpret_cast<pumice_engine*>(kGarbage);
   pumice_device_info device_info{sizeof device_info, "x"};
   pumice_model_info model_info{sizeof model_info, "x"};
+  pumice_memory_estimate estimate{sizeof estimate, 1};
   pumice_log log{sizeof log, PUMICE_LOG_ERROR};
   pumice_event event{sizeof event, PUMICE_EVENT_TOKEN};
   pumice_stats stats{sizeof stats, 1};
@@ -55,6 +56,7 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
       {"next_log", [&] { return pumice_next_log(nullptr, &log); }},
       {"model_load", [&] { return pumice_model_load(nullptr, &model_options, &model); }},
       {"model_get_info", [&] { return pumice_model_get_info(nullptr, &model_info); }},
+      {"model_estimate", [&] { return pumice_model_estimate(nullptr, &model_options, &estimate); }},
       {"tokenize", [&] { return pumice_tokenize(nullptr, {}, 0, nullptr, 0, &count); }},
       {"detokenize", [&] { return pumice_detokenize(nullptr, nullptr, 0, nullptr, 0, &count); }},
       {"engine_create", [&] { return pumice_engine_create(nullptr, nullptr, &engine); }},
@@ -112,6 +114,7 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
       {"next_log", [&] { return pumice_next_log(&device, nullptr); }},
       {"model_load", [&] { return pumice_model_load(&device, &model_options, nullptr); }},
       {"model_get_info", [&] { return pumice_model_get_info(&model, nullptr); }},
+      {"model_estimate", [&] { return pumice_model_estimate(&device, &model_options, nullptr); }},
       {"tokenize", [&] { return pumice_tokenize(&model, {}, 0, &token, 1, nullptr); }},
       {"tokenize array", [&] { return pumice_tokenize(&model, {}, 0, nullptr, 1, &count); }},
       {"detokenize", [&] { return pumice_detokenize(&model, &token, 1, nullptr, 0, nullptr); }},

@@ -261,8 +261,7 @@ TEST_P(BlockDrafts, OfALongTextAreAsIfItHadBeenReadAtOnce) {
   EXPECT_TRUE(ended);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, BlockDrafts,
-                         ::testing::Values("qwen35", "deepseek2", "step35"),
+INSTANTIATE_TEST_SUITE_P(Families, BlockDrafts, ::testing::Values("qwen35", "deepseek2", "step35"),
                          [](const auto& given) { return std::string(given.param); });
 
 }  // namespace

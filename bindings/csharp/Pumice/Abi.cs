@@ -189,6 +189,21 @@ internal struct pumice_model_info {
 }
 
 [StructLayout(LayoutKind.Sequential)]
+internal struct pumice_memory_estimate {
+  public UIntPtr struct_size;
+  public uint fits;
+  public uint context_tokens;
+  public uint most_context_tokens;
+  public uint trained_context_tokens;
+  public ulong total_bytes;
+  public ulong weight_bytes;
+  public ulong kv_bytes;
+  public ulong activation_bytes;
+  public ulong weight_bytes_beside;
+  public ulong free_bytes;
+}
+
+[StructLayout(LayoutKind.Sequential)]
 internal struct pumice_constraint_options {
   public UIntPtr struct_size;
   public ConstraintKind kind;
@@ -413,6 +428,10 @@ internal static class Abi {
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern void pumice_model_close(IntPtr model);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_model_estimate(
+      DeviceHandle device, ref pumice_model_options options, ref pumice_memory_estimate estimate);
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_tokenize(

@@ -11,10 +11,10 @@ may use an engine: one of those that wait for answers does its work, and hands t
 """
 
 from ._engine import Answer, Engine, Session
-from ._handles import Constraint, Device, DeviceInfo, Model, ModelInfo, devices
+from ._handles import Constraint, Device, DeviceInfo, MemoryEstimate, Model, ModelInfo, devices
 from ._library import Error, version
 from ._schema import schema_of
 
-__all__ = ["Answer", "Constraint", "Device", "DeviceInfo", "Engine", "Error", "Model", "ModelInfo", "Session", "devices",
+__all__ = ["Answer", "Constraint", "Device", "DeviceInfo", "Engine", "Error", "MemoryEstimate", "Model", "ModelInfo", "Session", "devices",
            "schema_of", "version"]
 __version__ = "0.1.0"

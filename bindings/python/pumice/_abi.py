@@ -138,6 +138,22 @@ class pumice_model_info(Structure):
     ]
 
 
+class pumice_memory_estimate(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("fits", c_uint32),
+        ("context_tokens", c_uint32),
+        ("most_context_tokens", c_uint32),
+        ("trained_context_tokens", c_uint32),
+        ("total_bytes", c_uint64),
+        ("weight_bytes", c_uint64),
+        ("kv_bytes", c_uint64),
+        ("activation_bytes", c_uint64),
+        ("weight_bytes_beside", c_uint64),
+        ("free_bytes", c_uint64),
+    ]
+
+
 class pumice_constraint_options(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -357,6 +373,7 @@ FUNCTIONS = {
     "pumice_model_load": (c_int32, [c_void_p, POINTER(pumice_model_options), POINTER(c_void_p)]),
     "pumice_model_get_info": (c_int32, [c_void_p, POINTER(pumice_model_info)]),
     "pumice_model_close": (None, [c_void_p]),
+    "pumice_model_estimate": (c_int32, [c_void_p, POINTER(pumice_model_options), POINTER(pumice_memory_estimate)]),
     "pumice_tokenize": (c_int32, [c_void_p, pumice_string, c_uint32, POINTER(c_uint32), c_size_t, POINTER(c_size_t)]),
     "pumice_detokenize": (c_int32, [c_void_p, POINTER(c_uint32), c_size_t, c_char_p, c_size_t, POINTER(c_size_t)]),
     "pumice_constraint_compile": (c_int32, [c_void_p, POINTER(pumice_constraint_options), POINTER(c_void_p)]),

@@ -102,10 +102,37 @@ class Device(Handle):
                 return
             yield levels[line.level], text_of(line.line, "replace")
 
+    def estimate(self, path, **engine):
+        """The MemoryEstimate of a GGUF file and an engine with these options (Engine), before anything is loaded."""
+        if "overflow" in engine:
+            raise TypeError("overflow takes no memory")
+        options = new(_abi.pumice_engine_options, **engine)
+        model = new(_abi.pumice_model_options, path=os.fspath(path), engine=options)
+        estimate = new(_abi.pumice_memory_estimate)
+        call("model_estimate", self.pointer, ctypes.byref(model), ctypes.byref(estimate))
+        return MemoryEstimate(**{field.name: getattr(estimate, field.name) for field in dataclasses.fields(MemoryEstimate)})
+
     def load(self, path, *, chat_template=None, answer_format=None):
         """The Model in a GGUF file. Takes seconds for a large one. `chat_template`: Jinja, instead of the file's own;
         `answer_format`: how it writes reasoning and calls, by a family's name, instead of what its template shows."""
         return Model(self, path, chat_template=chat_template, answer_format=answer_format)
+
+
+@dataclasses.dataclass(frozen=True)
+class MemoryEstimate:
+    """Bytes of the device's own memory. `fits`: 0 or 1; `most_context_tokens`: the longest context that would fit;
+    `weight_bytes_beside`: weights that would lie in other memory, which is slower; `free_bytes`: what there is."""
+
+    fits: int
+    context_tokens: int
+    most_context_tokens: int
+    trained_context_tokens: int
+    total_bytes: int
+    weight_bytes: int
+    kv_bytes: int
+    activation_bytes: int
+    weight_bytes_beside: int
+    free_bytes: int
 
 
 @dataclasses.dataclass(frozen=True)

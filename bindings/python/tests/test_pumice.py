@@ -111,6 +111,9 @@ class Answers(unittest.TestCase):
         tokens = self.model.tokenize(PROMPT)
         self.assertEqual(self.engine.generate(tokens, max_tokens=24).wait().text, self.text)
         self.assertEqual(self.model.tokenize("", special=False), [])
+        small, large = (self.device.estimate(MODEL, context_tokens=256, n_sequences=n) for n in (1, 4))
+        self.assertTrue(small.fits)
+        self.assertEqual((small.context_tokens, large.kv_bytes), (256, 4 * small.kv_bytes))
         self.assertGreater(self.engine.stats()["steps"], 0)
         self.assertTrue(all(level in ("debug", "info", "warning", "error") for level, _ in self.device.log()))
 

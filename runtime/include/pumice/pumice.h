@@ -201,6 +201,29 @@ PUMICE_API pumice_status pumice_model_load(pumice_device* device,
 PUMICE_API pumice_status pumice_model_get_info(const pumice_model* model, pumice_model_info* info);
 PUMICE_API void pumice_model_close(pumice_model* model);
 
+// What a model and its engine would take of a device's own memory, in bytes.
+typedef struct pumice_memory_estimate {
+  size_t struct_size;
+  pumice_bool fits;  // both could be made now, part of the weights beside the device if need be
+  uint32_t context_tokens;  // of the engine: what its options say, or stand for with 0
+  // The longest that would fit instead; 0: none does.
+  uint32_t most_context_tokens;
+  uint32_t trained_context_tokens;
+  uint64_t total_bytes;  // of which the next three are the largest part
+  uint64_t weight_bytes;
+  uint64_t kv_bytes;
+  uint64_t activation_bytes;
+  uint64_t weight_bytes_beside;  // weights that would lie in memory beside the device: slower
+  uint64_t free_bytes;           // what the device has left for all of that
+} pumice_memory_estimate;
+
+// Before anything is loaded: reads the file's description alone, and allocates nothing on the device.
+// The engine is the one of the options, or a default one. From any thread. That it does not fit is
+// an answer and not an error.
+PUMICE_API pumice_status pumice_model_estimate(pumice_device* device,
+                                               const pumice_model_options* options,
+                                               pumice_memory_estimate* estimate);
+
 // Tokens of a text. `special`: as a prompt's start, with the marks that the model expects there,
 // and texts such as "</s>" are the tokens of that name. NULL with capacity 0 asks for the number.
 PUMICE_API pumice_status pumice_tokenize(const pumice_model* model, pumice_string text,

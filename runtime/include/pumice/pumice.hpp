@@ -358,6 +358,13 @@ class Device {
     return Model::load(get(), path, engine);
   }
   Result<Model> load(const pumice_model_options& options) { return Model::load(get(), options); }
+  /// What it would take, and whether it fits.
+  Result<pumice_memory_estimate> estimate(const pumice_model_options& options) const {
+    auto estimate = pumice::options<pumice_memory_estimate>();
+    const Status status(pumice_model_estimate(get(), &options, &estimate));
+    if (!status.ok()) return status;
+    return estimate;
+  }
   Result<pumice_device_info> info() const {
     return detail::info_of<pumice_device_info, const pumice_device>(pumice_device_get_info, get());
   }
