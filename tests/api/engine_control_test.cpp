@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tests/api/api_fixture.hpp"
+#include "tests/paths.hpp"
 
 namespace pumice {
 namespace {
@@ -42,9 +43,9 @@ TEST_F(Control, EstimatesAreWhatAModelAndItsEngineTake) {
   options.path = {path.data(), path.size()};
   options.engine = &engine;
   const auto estimate = [&] {
-    pumice_memory_estimate estimate{sizeof estimate};
-    EXPECT_OK(pumice_model_estimate(device_, &options, &estimate));
-    return estimate;
+    pumice_memory_estimate taken{sizeof taken};
+    EXPECT_OK(pumice_model_estimate(device_, &options, &taken));
+    return taken;
   };
   const pumice_memory_estimate first = estimate();
   EXPECT_TRUE(first.fits);
