@@ -31,6 +31,17 @@ MUTATIONS = [
     ("what was output before is no part of the constrained text", "runtime/engine/requests_constraint.cpp",
      "for (const TokenId token : active.told) PUMICE_TRY_STATUS(active.matcher->accept(token));", "",
      "test_constrained:Constrained.TextsGoOn*"),
+    # What a prediction block is given.
+    ("hidden rows of refused guesses are told", STEPPER,
+     "if (!input.wants_hidden || position >= ends[i]) continue;", "if (!input.wants_hidden) continue;",
+     "test_prediction_drafter:*/deepseek2"),
+    ("hidden rows are those of another chunk", STEPPER,
+     "device_.hidden(step.ring, row));", "device_.hidden(step.ring, n));", "test_prediction_drafter:*Several*"),
+    ("further guesses are given the text's last row", "runtime/engine/prediction_drafter.cpp",
+     ": own.data() + (first - n_known) * text.width;", ": text.rows.data() + (n_known - 1 - text.n_gone) * text.width;",
+     "test_plain_transformers:*Predict*Draft*"),
+    ("the rows that are kept are not those that the cache lacks", "runtime/engine/prediction_drafter.cpp",
+     "text.n_gone = n_gone;", "text.n_gone = n_gone + 1;", "test_prediction_drafter:*Long*"),
     # A step is a transaction.
     ("a failed step loses its rings", STEPPER,
      "while (!steps_.empty()) drop_last();", "steps_.clear();", "test_engine:FailedStep.*"),
