@@ -1,6 +1,7 @@
 // pumice serve: OpenAI's and other protocols over HTTP.
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "base/folders.hpp"
 #include "base/path.hpp"
 #include "base/process.hpp"
+#include "models/embedding.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/flags.hpp"
@@ -30,6 +32,8 @@ struct ServeOptions {
   std::string metrics_compat;
   std::string log = "text";
   uint32_t parallel = 16;
+  std::string pooling;
+  std::array<CLI::Option*, 2> kv_flags = {};
   serve::KvPublisherOptions kv_events;
   std::string kv_events_format = "array";
 };
@@ -110,6 +114,14 @@ void add_answers(CLI::App& command, ServeOptions& options) {
                   "Metrics also by the names of another server: vllm")
       ->envname("PUMICE_METRICS_COMPAT")
       ->check(CLI::IsMember({"vllm"}));
+  command
+      .add_option(
+          "--pooling", options.pooling,
+          "Give vectors of texts (/v1/embeddings) instead of text, and how those of a text's "
+          "tokens become one: mean, cls (the first) or last; models made for it do so by "
+          "themselves, as their file says")
+      ->envname("PUMICE_POOLING")
+      ->check(CLI::IsMember({"mean", "cls", "last"}));
   add_choice(command, "--log", options.log, {"text", "json", "none"},
              "A line on stderr for each request that is over");
 }
@@ -161,6 +173,91 @@ void log_json(const serve::RequestSummary& request) {
 /// As clients call it, without a better name: the file's.
 std::string name_of(const std::filesystem::path& file) { return to_utf8(file.stem()); }
 
+/// Of a text without -c, where the model was trained for more.
+constexpr uint32_t kLongestEmbedded = 8192;
+
+/// Null: the model writes text.
+Result<std::shared_ptr<const ModelPlan>> embedding_plan(const GgufFile& file,
+                                                        const std::string& pooling) {
+  std::optional<Pooling> wanted;
+  if (!pooling.empty()) {
+    PUMICE_TRY(wanted, parse_pooling(pooling));
+  }
+  Result<Program> program = build_embedding_program(file, wanted);
+  // What is wrong with the file the other way says too.
+  if (!program.ok() && !wanted) return std::shared_ptr<const ModelPlan>();
+  if (!program.ok()) return program.error();
+  if (*program->pooling == Pooling::kNone) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the file does not say how a text's vectors become one: give --pooling mean, "
+                      "cls or last, as the model was trained");
+  }
+  return ModelPlan::of_program(file, std::move(program).value());
+}
+
+Result<std::unique_ptr<host::LastingEmbedder>> open_embedder_of(
+    const ServeOptions& options, const GgufFile& file, const host::ModelTexts& texts,
+    std::shared_ptr<const ModelPlan> plan, const Logger& logger) {
+  // As pumice embed does, unless told otherwise.
+  const KvTypes kv_type = options.kv_flags[0]->count() + options.kv_flags[1]->count() > 0
+                              ? options.model.kv_type()
+                              : KvTypes(KvType::kF32);
+  return open_embedder(options.model, file, texts, logger, std::move(plan),
+                       {.kv_type = kv_type,
+                        .math = options.model.math_kind(),
+                        .step_tokens = options.model.token_budget,
+                        .invariant = options.serving.invariant},
+                       kLongestEmbedded);
+}
+
+Result<std::unique_ptr<host::Host>> open_writer(const ServeOptions& options, const GgufFile& file,
+                                                const host::ModelTexts& texts,
+                                                const Logger& logger) {
+  EngineOptions engine{.kv_type = options.model.kv_type(),
+                       .math = options.model.math_kind(),
+                       .n_sequences = options.parallel,
+                       .token_budget = options.model.token_budget,
+                       .chunk_tokens = options.model.chunk_tokens};
+  options.serving.apply_to(engine);
+  // A prompt or an answer that loses its beginning unseen is nothing for clients.
+  engine.overflow = OverflowPolicy::kStop;
+  return open_host(options.model, file, texts, logger,
+                   {.engine = engine,
+                    .prompts = Prompts::kSeveral,
+                    .draft_model = options.serving.draft_model,
+                    .predicts = options.serving.predicts()});
+}
+
+Result<serve::OpenedParts> open_model_of(ServeOptions& options, const Logger& logger) {
+  const std::filesystem::path path = from_utf8(options.model.model);
+  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
+  PUMICE_TRY(const host::ModelTexts texts, host::ModelTexts::read(file));
+  serve::OpenedParts parts{.model = serve::ServedModel::read(file, texts)};
+  serve::ServedModel& model = parts.model;
+  model.names = options.aliases;
+  model.id = name_of(path);
+  for (const std::string& alias : options.aliases) {
+    if (alias == "*") continue;
+    model.id = alias;
+    break;
+  }
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, embedding_plan(file, options.pooling));
+  if (plan != nullptr) {
+    PUMICE_TRY(parts.embedder, open_embedder_of(options, file, texts, plan, logger));
+    model.window_tokens = parts.embedder->text_tokens();
+    model.trained_tokens = plan->program().context_length;
+    model.vector_width = parts.embedder->width();
+    return parts;
+  }
+  PUMICE_TRY_STATUS(options.generation.complete(texts));
+  PUMICE_TRY(parts.host, open_writer(options, file, texts, logger));
+  model.window_tokens = parts.host->window_tokens();
+  model.trained_tokens = parts.host->model().opened().model->program.context_length;
+  model.sampling = options.generation.sampler;
+  model.draws_seeds = !options.generation.has_seed();
+  return parts;
+}
+
 Status serve_model(ServeOptions options) {
   const Logger logger = stderr_logger(options.model.verbose);
   if (options.model.device.list) return print_devices(logger);
@@ -173,38 +270,11 @@ Status serve_model(ServeOptions options) {
     app_options.api_keys.insert(app_options.api_keys.end(), keys.begin(), keys.end());
   }
   PUMICE_TRY_STATUS(options.model.resolve());
-  const std::filesystem::path path = from_utf8(options.model.model);
-  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
-  PUMICE_TRY(const host::ModelTexts texts, host::ModelTexts::read(file));
-  PUMICE_TRY_STATUS(options.generation.complete(texts));
-
-  EngineOptions engine{.kv_type = options.model.kv_type(),
-                       .math = options.model.math_kind(),
-                       .n_sequences = options.parallel,
-                       .token_budget = options.model.token_budget,
-                       .chunk_tokens = options.model.chunk_tokens};
-  options.serving.apply_to(engine);
-  // A prompt or an answer that loses its beginning unseen is nothing for clients.
-  engine.overflow = OverflowPolicy::kStop;
-  PUMICE_TRY(std::unique_ptr<host::Host> host,
-             open_host(options.model, file, texts, logger,
-                       {.engine = engine,
-                        .prompts = Prompts::kSeveral,
-                        .draft_model = options.serving.draft_model,
-                        .predicts = options.serving.predicts()}));
-
-  serve::ServedModel model = serve::ServedModel::read(file, texts);
-  model.names = options.aliases;
-  model.id = name_of(path);
-  for (const std::string& alias : options.aliases) {
-    if (alias == "*") continue;
-    model.id = alias;
-    break;
+  PUMICE_TRY(serve::OpenedParts parts, open_model_of(options, logger));
+  if (parts.embedder != nullptr && !options.kv_events.endpoint.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--kv-events: a model that embeds keeps nothing in a cache");
   }
-  model.window_tokens = host->window_tokens();
-  model.trained_tokens = host->model().opened().model->program.context_length;
-  model.sampling = options.generation.sampler;
-  model.draws_seeds = !options.generation.has_seed();
 
   app_options.service.speculation = options.serving.speculation();
   app_options.kv_type = options.model.kv_type_k;
@@ -219,7 +289,7 @@ Status serve_model(ServeOptions options) {
   }
   raise_open_file_limit();
   PUMICE_TRY(const std::unique_ptr<serve::App> app,
-             serve::App::create(std::move(app_options), std::move(model), std::move(host)));
+             serve::App::create(std::move(app_options), std::move(parts)));
   if (app->kv_events() != nullptr) {
     const serve::KvPublisher& events = *app->kv_events();
     print_message("KV events at {}{}{}\n", events.endpoint(),
@@ -227,8 +297,10 @@ Status serve_model(ServeOptions options) {
   }
   print_message("listening on {}\n", app->url());
   app->run();
-  print_stats(options.serving.stats, app->host().engine());
-  app->host().keep_for_next_run();
+  if (const serve::Service* const service = app->model().service()) {
+    print_stats(options.serving.stats, service->host().engine());
+    service->host().keep_for_next_run();
+  }
   return {};
 }
 
@@ -242,6 +314,8 @@ Command add_serve(CLI::App& app) {
   command->remove_option(command->get_option("--profile"));
   options->model.remember_costs = true;
   options->model.add_batch_sizes(*command);
+  options->kv_flags = {command->get_option("--cache-type-k"),
+                       command->get_option("--cache-type-v")};
   add_answers(*command, *options);
   add_network(*command, *options);
   options->generation.add_to(*command);
@@ -252,8 +326,8 @@ Command add_serve(CLI::App& app) {
   }
   command->footer(
       "Sampling flags are what requests use that do not say.\n"
-      "Paths: /v1/chat/completions /v1/completions /v1/models /health /health/ready /metrics\n"
-      "  /props. Plain HTTP: a proxy adds TLS.\n"
+      "Paths: /v1/chat/completions /v1/completions /v1/responses /v1/messages /v1/embeddings\n"
+      "  /v1/models /health /health/ready /metrics /props. Plain HTTP: a proxy adds TLS.\n"
       "Examples:\n"
       "  pumice serve -m model.gguf\n"
       "  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"

@@ -31,10 +31,10 @@ TIMEOUT_S = 120
 class Server:
     """A running `pumice serve`; its log is read as it comes."""
 
-    def __init__(self, folder, *flags, env=None):
+    def __init__(self, folder, *flags, env=None, model=MODEL):
         words = shlex.split(os.environ.get("PUMICE_TEST_LAUNCHER", ""))
         self.process = subprocess.Popen(
-            [*words, BINARY, "serve", "-m", str(MODEL), "--port", "0", "-c", "512", *map(str, flags)], cwd=folder,
+            [*words, BINARY, "serve", "-m", str(model), "--port", "0", "-c", "512", *map(str, flags)], cwd=folder,
             env=user_environment(folder / "config", env or {}), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True)
         self.log = []

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <exception>
 #include <utility>
 
@@ -49,20 +50,12 @@ ApiError of_exception(const std::exception& exception) {
 
 }  // namespace
 
-App::App(AppOptions options, ServedModel model)
-    : options_(std::move(options)),
-      model_(std::move(model)),
-      warnings_(options_.logger),
-      wires_{.model = model_,
-             .always_usage = options_.always_usage,
-             .both_reasonings = options_.both_reasonings,
-             .warnings = &warnings_} {
+App::App(AppOptions options) : options_(std::move(options)), warnings_(options_.logger) {
   add_routes();
 }
 
-Result<std::unique_ptr<App>> App::create(AppOptions options, ServedModel model,
-                                         std::unique_ptr<host::Host> host) {
-  std::unique_ptr<App> app(new App(std::move(options), std::move(model)));
+Result<std::unique_ptr<App>> App::create(AppOptions options, OpenedParts parts) {
+  std::unique_ptr<App> app(new App(std::move(options)));
   App* const raw = app.get();
   HttpServer::Handlers handlers{
       .check = [raw](const HttpRequest& request) { return raw->check(request); },
@@ -82,27 +75,28 @@ Result<std::unique_ptr<App>> App::create(AppOptions options, ServedModel model,
     const std::string& ip =
         app->options_.pod_ip.empty() ? app->options_.host : app->options_.pod_ip;
     app->options_.kv_events->set_topic(
-        fmt::format("kv@{}:{}@{}", ip, url.substr(url.rfind(':') + 1), app->model_.id));
+        fmt::format("kv@{}:{}@{}", ip, url.substr(url.rfind(':') + 1), parts.model.id));
     service.after_poll = [events = std::make_shared<KvEvents>(app->options_.kv_events)](
                              const KvCache& cache) { events->look(cache); };
   }
-  app->service_ = std::make_unique<Service>(
-      std::move(host), service,
+  app->running_ = std::make_unique<RunningModel>(
+      std::move(parts), service,
       [raw](std::function<void()> task) { raw->http_->post(std::move(task)); },
       app->options_.logger);
-  app->answers_.emplace(AnswerContext{*app->service_, app->model_.tokenizer, app->metrics_,
-                                      [raw](const RequestSummary& summary) {
-                                        if (raw->options_.log_request) {
-                                          raw->options_.log_request(summary);
-                                        }
-                                      }});
+  const RunningModel& running = *app->running_;
+  app->wires_.emplace(WireContext{.model = running.served(),
+                                  .always_usage = app->options_.always_usage,
+                                  .both_reasonings = app->options_.both_reasonings,
+                                  .warnings = &app->warnings_});
+  app->answers_ = {running.service(), running.served().tokenizer, &app->metrics_,
+                   [raw](const RequestSummary& summary) { raw->conclude(summary); }};
   return app;
 }
 
 void App::run() {
-  service_->start();
+  running_->start();
   http_->run();
-  service_->stop();
+  running_->stop();
 }
 
 // ---- who answers what
@@ -136,6 +130,12 @@ void App::add_routes() {
     add_wire(fmt::format("{}/responses", prefix), read_response, openai_error);
   }
   add_wire("/v1/messages", read_messages, anthropic_error);
+  for (const char* const prefix : {"/v1", ""}) {
+    routes_[fmt::format("{}/embeddings", prefix)] = {
+        .embeds = true, .write_error = openai_error, .is_post = true};
+    add_apart(fmt::format("{}/rerank", prefix), rank_texts);
+    add_apart(fmt::format("{}/score", prefix), rank_texts);
+  }
   add_apart("/tokenize", tokenize);
   add_apart("/detokenize", detokenize_tokens);
   add_apart("/apply-template", apply_template);
@@ -210,7 +210,23 @@ void App::handle(const std::shared_ptr<Exchange>& exchange) {
   const Route& route = *find_route(exchange->request());
   if (route.at_once) return exchange->respond(route.at_once(exchange->request()));
   if (route.wire != nullptr) return generate(exchange, route);
+  if (route.embeds) return embed(exchange, route);
   answer_apart(exchange, route);
+}
+
+void App::conclude(const RequestSummary& summary) {
+  metrics_.add(summary);
+  if (options_.log_request) options_.log_request(summary);
+}
+
+/// A request that never ran.
+void App::refuse(const std::shared_ptr<Exchange>& exchange, const Route& route,
+                 const ApiError& error) {
+  exchange->respond(error_response(error, route.write_error(error, exchange->request().id)));
+  conclude({.id = exchange->request().id,
+            .path = exchange->request().path,
+            .status = error.status,
+            .finish = "error"});
 }
 
 /// Templates and tokenizers take their time with long prompts, so they run on a worker.
@@ -220,23 +236,87 @@ void App::generate(const std::shared_ptr<Exchange>& exchange, const Route& route
     try {
       const auto body = read_body(exchange->request().body);
       const auto* const error = std::get_if<ApiError>(&body);
-      *parsed = error != nullptr ? ParsedRequest(*error) : route.wire(std::get<Json>(body), wires_);
+      *parsed =
+          error != nullptr ? ParsedRequest(*error) : route.wire(std::get<Json>(body), *wires_);
     } catch (const std::exception& exception) {
       *parsed = of_exception(exception);
     }
     http_->post([this, exchange, &route, parsed] {
       if (WireRequest* const request = std::get_if<WireRequest>(parsed.get())) {
-        return Answering::begin(*answers_, exchange, std::move(*request), route.write_error);
+        return Answering::begin(answers_, exchange, std::move(*request), route.write_error);
       }
-      const ApiError& error = std::get<ApiError>(*parsed);
-      exchange->respond(error_response(error, route.write_error(error, exchange->request().id)));
-      const RequestSummary summary{.id = exchange->request().id,
-                                   .path = exchange->request().path,
-                                   .status = error.status,
-                                   .finish = "error"};
-      metrics_.add(summary);
-      answers_->ended(summary);
+      refuse(exchange, route, std::get<ApiError>(*parsed));
     });
+  });
+}
+
+void App::embed(const std::shared_ptr<Exchange>& exchange, const Route& route) {
+  http_->work([this, exchange, &route] {
+    auto parsed = std::make_shared<std::variant<EmbeddingInput, ApiError>>(ApiError{});
+    try {
+      const auto body = read_body(exchange->request().body);
+      const auto* const error = std::get_if<ApiError>(&body);
+      if (error == nullptr) *parsed = read_embeddings(std::get<Json>(body), *wires_);
+      if (error != nullptr) *parsed = *error;
+    } catch (const std::exception& exception) {
+      *parsed = of_exception(exception);
+    }
+    http_->post([this, exchange, &route, parsed] {
+      if (auto* const input = std::get_if<EmbeddingInput>(parsed.get())) {
+        return begin_embedding(exchange, route, std::move(*input));
+      }
+      refuse(exchange, route, std::get<ApiError>(*parsed));
+    });
+  });
+}
+
+void App::begin_embedding(const std::shared_ptr<Exchange>& exchange, const Route& route,
+                          EmbeddingInput input) {
+  if (exchange->has_left()) return;
+  EmbeddingService& service = *running_->embeddings();
+  const auto began = std::chrono::steady_clock::now();
+  auto summary = std::make_shared<RequestSummary>(
+      RequestSummary{.id = exchange->request().id,
+                     .path = exchange->request().path,
+                     .prompt_tokens = input.n_tokens(),
+                     .n_choices = static_cast<uint32_t>(input.texts.size())});
+  const auto end = [this, summary, began](unsigned status, std::string finish) {
+    summary->status = status;
+    summary->finish = std::move(finish);
+    const std::chrono::duration<double> total = std::chrono::steady_clock::now() - began;
+    summary->total_s = total.count();
+    conclude(*summary);
+  };
+  std::vector<std::vector<TokenId>> texts = input.texts;
+  auto kept = std::make_shared<const EmbeddingInput>(std::move(input));
+  const auto done = [this, exchange, &route, kept, end](Result<EmbeddingService::Vectors> vectors) {
+    if (exchange->has_left()) return;
+    exchange->on_left({});
+    if (!vectors.ok()) {
+      const bool ends = vectors.error().code == ErrorCode::kCancelled;
+      const ApiError error = ends ? draining() : api_error_of(vectors.error());
+      exchange->respond(error_response(error, route.write_error(error, exchange->request().id)));
+      return end(error.status, "error");
+    }
+    metrics_.add_embedded(kept->texts.size(), kept->n_tokens());
+    auto all = std::make_shared<EmbeddingService::Vectors>(std::move(vectors).value());
+    // Numbers as text take their time.
+    http_->work([this, exchange, kept, all, end] {
+      auto body = std::make_shared<std::string>(
+          embeddings_answer(*kept, std::move(*all), running_->served()));
+      http_->post([exchange, body, end] {
+        exchange->respond({.body = std::move(*body)});
+        end(200, "stop");
+      });
+    });
+  };
+  const auto submitted = service.submit(std::move(texts), done);
+  if (const auto* const error = std::get_if<ApiError>(&submitted)) {
+    return refuse(exchange, route, *error);
+  }
+  exchange->on_left([&service, end, id = std::get<uint64_t>(submitted)] {
+    service.cancel(id);
+    end(499, "abort");
   });
 }
 
@@ -246,7 +326,7 @@ void App::answer_apart(const std::shared_ptr<Exchange>& exchange, const Route& r
     try {
       const auto body = read_body(exchange->request().body);
       const auto* const error = std::get_if<ApiError>(&body);
-      answer = error != nullptr ? JsonOrError(*error) : route.apart(std::get<Json>(body), wires_);
+      answer = error != nullptr ? JsonOrError(*error) : route.apart(std::get<Json>(body), *wires_);
     } catch (const std::exception& exception) {
       answer = of_exception(exception);
     }
@@ -261,8 +341,7 @@ void App::answer_apart(const std::shared_ptr<Exchange>& exchange, const Route& r
 HttpResponse App::health() const { return json_response({{"status", "ok"}}); }
 
 HttpResponse App::readiness() const {
-  const bool is_lost = service_->stats().is_lost || !service_->works();
-  if (!is_draining_ && !is_lost) return json_response({{"status", "ok"}});
+  if (!is_draining_ && running_->works()) return json_response({{"status", "ok"}});
   const ApiError error{.status = 503,
                        .type = "unavailable_error",
                        .message = is_draining_ ? "shutting down" : "the device is lost"};
@@ -272,26 +351,28 @@ HttpResponse App::readiness() const {
 }
 
 HttpResponse App::models() const {
+  const ServedModel& model = running_->served();
   return json_response({{"object", "list"},
-                        {"data", Json::array({{{"id", model_.id},
+                        {"data", Json::array({{{"id", model.id},
                                                {"object", "model"},
-                                               {"created", model_.created},
+                                               {"created", model.created},
                                                {"owned_by", "pumice"},
-                                               {"root", model_.id},
+                                               {"root", model.id},
                                                {"parent", nullptr},
-                                               {"max_model_len", model_.window_tokens}}})}});
+                                               {"max_model_len", model.window_tokens}}})}});
 }
 
 HttpResponse App::model_of(const HttpRequest& request) const {
+  const ServedModel& model = running_->served();
   const std::string_view name = std::string_view(request.path).substr(kModels.size());
-  if (model_.is_called(name)) {
+  if (model.is_called(name)) {
     return json_response({{"id", name},
                           {"object", "model"},
-                          {"created", model_.created},
+                          {"created", model.created},
                           {"owned_by", "pumice"},
-                          {"root", model_.id},
+                          {"root", model.id},
                           {"parent", nullptr},
-                          {"max_model_len", model_.window_tokens}});
+                          {"max_model_len", model.window_tokens}});
   }
   const ApiError error{
       .status = 404,
@@ -302,40 +383,47 @@ HttpResponse App::model_of(const HttpRequest& request) const {
 }
 
 HttpResponse App::metrics() const {
+  const ServedModel& model = running_->served();
+  const Service* const service = running_->service();
+  const PrefixStore* const prefix_store =
+      service != nullptr ? service->host().engine().prefix_store() : nullptr;
   return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-          .body = metrics_.text({.model = model_.id,
-                                 .window_tokens = model_.window_tokens,
+          .body = metrics_.text({.model = model.id,
+                                 .window_tokens = model.window_tokens,
                                  .kv_type = options_.kv_type,
                                  .vllm_names = options_.vllm_metrics,
-                                 .prefix_store = service_->host().engine().prefix_store()},
-                                service_->stats())};
+                                 .prefix_store = prefix_store},
+                                running_->stats())};
 }
 
 HttpResponse App::props() const {
-  return json_response({{"model_alias", model_.id},
-                        {"architecture", model_.architecture},
-                        {"n_ctx", model_.window_tokens},
-                        {"n_ctx_train", model_.trained_tokens},
+  const ServedModel& model = running_->served();
+  const Service* const service = running_->service();
+  const uint32_t n_slots = service != nullptr ? service->host().engine().options().n_sequences : 1;
+  return json_response({{"model_alias", model.id},
+                        {"architecture", model.architecture},
+                        {"n_ctx", model.window_tokens},
+                        {"n_ctx_train", model.trained_tokens},
                         {"default_generation_settings",
-                         {{"n_ctx", model_.window_tokens},
+                         {{"n_ctx", model.window_tokens},
                           {"params",
-                           {{"temperature", model_.sampling.temperature},
-                            {"top_k", model_.sampling.top_k},
-                            {"top_p", model_.sampling.top_p},
-                            {"min_p", model_.sampling.min_p}}}}},
-                        {"has_chat_template", model_.has_template},
-                        {"total_slots", service_->host().engine().options().n_sequences}});
+                           {{"temperature", model.sampling.temperature},
+                            {"top_k", model.sampling.top_k},
+                            {"top_p", model.sampling.top_p},
+                            {"min_p", model.sampling.min_p}}}}},
+                        {"has_chat_template", model.has_template},
+                        {"total_slots", n_slots}});
 }
 
 // ---- the end
 
 void App::signalled(int count) {
   if (count > 1) {
-    service_->cancel_all();
+    running_->cancel_all();
     return http_->after(kLastMoment_s, [this] { http_->stop(); });
   }
   is_draining_ = true;
-  options_.logger.warning("shutting down: {} under way", service_->n_open());
+  options_.logger.warning("shutting down: {} under way", running_->n_open());
   http_->after(options_.drain_delay_s, [this] {
     refuses_ = true;
     stop_when_idle();
@@ -343,7 +431,7 @@ void App::signalled(int count) {
 }
 
 void App::stop_when_idle() {
-  if (service_->n_open() == 0 && http_->n_exchanges() == 0) return http_->stop();
+  if (running_->n_open() == 0 && http_->n_exchanges() == 0) return http_->stop();
   http_->after(kIdleInterval_s, [this] { stop_when_idle(); });
 }
 

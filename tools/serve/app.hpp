@@ -18,8 +18,8 @@
 #include "tools/serve/http/http_server.hpp"
 #include "tools/serve/service/answering.hpp"
 #include "tools/serve/service/metrics.hpp"
-#include "tools/serve/service/served_model.hpp"
-#include "tools/serve/service/service.hpp"
+#include "tools/serve/service/running_model.hpp"
+#include "tools/serve/wires/embeddings.hpp"
 #include "tools/serve/wires/openai_common.hpp"
 #include "tools/serve/wires/wires.hpp"
 
@@ -45,8 +45,7 @@ struct AppOptions {
 class App {
  public:
   /// Listens; nothing is answered until `run`. Errors: HttpServer::listen's.
-  static Result<std::unique_ptr<App>> create(AppOptions options, ServedModel model,
-                                             std::unique_ptr<host::Host> host);
+  static Result<std::unique_ptr<App>> create(AppOptions options, OpenedParts parts);
 
   const std::string& url() const { return http_->url(); }
   const KvPublisher* kv_events() const { return options_.kv_events.get(); }
@@ -54,22 +53,23 @@ class App {
   /// too.
   void run();
   /// For what is kept for the next run; after `run`.
-  host::Host& host() { return service_->host(); }
+  RunningModel& model() { return *running_; }
 
  private:
-  /// One way to answer: on the server's thread, on a worker, or by generating.
+  /// One way to answer: on the server's thread, on a worker, by generating, or by embedding.
   struct Route {
     using Apart = std::variant<Json, ApiError> (*)(const Json&, const WireContext&);
 
     std::function<HttpResponse(const HttpRequest&)> at_once = {};
     Apart apart = nullptr;
     Wire wire = nullptr;
+    bool embeds = false;
     ErrorWriter write_error = nullptr;
     bool is_post = false;
     bool is_open = false;  ///< without a key
   };
 
-  App(AppOptions options, ServedModel model);
+  explicit App(AppOptions options);
   void add_routes();
   void add_at_once(std::string path, std::function<HttpResponse(const HttpRequest&)> answer,
                    bool is_open = false);
@@ -81,7 +81,12 @@ class App {
   std::optional<ApiError> why_not(const HttpRequest& request) const;
   bool has_key(const HttpRequest& request) const;
   void handle(const std::shared_ptr<Exchange>& exchange);
+  void conclude(const RequestSummary& summary);
+  void refuse(const std::shared_ptr<Exchange>& exchange, const Route& route, const ApiError& error);
   void generate(const std::shared_ptr<Exchange>& exchange, const Route& route);
+  void embed(const std::shared_ptr<Exchange>& exchange, const Route& route);
+  void begin_embedding(const std::shared_ptr<Exchange>& exchange, const Route& route,
+                       EmbeddingInput input);
   void answer_apart(const std::shared_ptr<Exchange>& exchange, const Route& route);
   void signalled(int count);
   void stop_when_idle();
@@ -94,13 +99,12 @@ class App {
   HttpResponse props() const;
 
   const AppOptions options_;
-  const ServedModel model_;
   FieldWarnings warnings_;
-  WireContext wires_;
   Metrics metrics_;
   std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<Service> service_;
-  std::optional<AnswerContext> answers_;
+  std::unique_ptr<RunningModel> running_;
+  std::optional<WireContext> wires_;
+  AnswerContext answers_;
   std::map<std::string, Route, std::less<>> routes_;
   bool is_draining_ = false;  // not ready any more
   bool refuses_ = false;      // new requests

@@ -28,14 +28,16 @@ struct ServedModel {
   std::shared_ptr<const Result<ChatPrompt>> chat;
   bool has_template = false;
   std::shared_ptr<ConstraintCache> constraints;
-  uint32_t window_tokens = 0;
+  uint32_t window_tokens = 0;  ///< of a prompt and its answer, or of a text
   uint32_t trained_tokens = 0;
-  SamplerOptions sampling;  ///< of requests that do not say
-  bool draws_seeds = true;  ///< each request has another seed unless it says
+  SamplerOptions sampling;    ///< of requests that do not say
+  bool draws_seeds = true;    ///< each request has another seed unless it says
+  uint32_t vector_width = 0;  ///< of a model that turns texts into vectors; 0: it writes text
 
   /// What the file says; `texts` are its own. The rest is the caller's to fill.
   static ServedModel read(const GgufFile& file, const host::ModelTexts& texts);
 
+  bool embeds() const { return vector_width != 0; }
   /// Whether a request for `name` is for this model; an empty one is.
   bool is_called(std::string_view name) const;
 };

@@ -94,7 +94,7 @@ class Service {
   host::Stats stats() const { return host_->stats(); }
   /// Of the polling thread: when a step last ended well or there was nothing to do.
   bool works() const { return works_; }
-  host::Host& host() { return *host_; }
+  host::Host& host() const { return *host_; }
 
  private:
   Result<host::RequestId> submit_one(const GenerationInput& input, size_t index,

@@ -347,7 +347,7 @@ ParsedRequest read_messages(const Json& body, const WireContext& context) {
   Fields fields(body);
   WireRequest request;
   ChatInput chat;
-  check_model(fields, context.model);
+  check_writer(fields, context.model);
   read_system(fields, chat.prompt.messages);
   const Json* const messages = fields.find("messages");
   if (messages == nullptr || !messages->is_array() || messages->empty()) {

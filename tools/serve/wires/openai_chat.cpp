@@ -187,7 +187,7 @@ bool read_log_probs(Fields& fields, GenerationInput& input) {
 ParsedRequest read_chat(const Json& body, const WireContext& context) {
   Fields fields(body);
   WireRequest request;
-  check_model(fields, context.model);
+  check_writer(fields, context.model);
   ChatInput chat = read_openai_chat(fields, request);
   read_generation(fields, context.model, request.input);
   fields.read("cache_hit_threshold", request.input.cache_hit_threshold, 0, 1);

@@ -147,6 +147,14 @@ void check_model(Fields& fields, const ServedModel& model) {
                        .code = "model_not_found"});
 }
 
+void check_writer(Fields& fields, const ServedModel& model) {
+  check_model(fields, model);
+  if (!model.embeds()) return;
+  fields.fail("model", fmt::format("'{}' turns texts into vectors and writes no text; ask it at "
+                                   "/v1/embeddings",
+                                   model.id));
+}
+
 Json openai_error_json(const ApiError& error) {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   return {{"error",

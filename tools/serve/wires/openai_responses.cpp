@@ -379,7 +379,7 @@ ParsedRequest read_response(const Json& body, const WireContext& context) {
   WireRequest request{.fails_in_stream = true};
   ChatInput chat;
   Said said;
-  check_model(fields, context.model);
+  check_writer(fields, context.model);
   constexpr std::string_view kStateless =
       "this server keeps no conversations; send all that was said as input";
   fields.refuse("previous_response_id", kStateless);
