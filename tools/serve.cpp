@@ -22,6 +22,8 @@
 namespace pumice::tools {
 namespace {
 
+constexpr double kMostSeconds = 1e9;
+
 struct ServeOptions {
   ModelOptions model;
   SamplingOptions generation;
@@ -32,6 +34,9 @@ struct ServeOptions {
   std::string metrics_compat;
   std::string log = "text";
   uint32_t parallel = 16;
+  double queue_timeout_s = 0, request_timeout_s = 0;
+  double aging_s = EngineOptions().aging_s;
+  std::vector<std::string> reserved;  // "CLASS=N"
   std::string pooling;
   std::array<CLI::Option*, 2> kv_flags = {};
   serve::KvPublisherOptions kv_events;
@@ -73,6 +78,29 @@ void add_network(CLI::App& command, ServeOptions& options) {
              "Seconds of silence in a stream until a comment keeps it alive (0: never)");
   add_number(command, "--send-timeout", app.limits.send_s, 0.01, 3600,
              "Seconds that a client may take to read what was sent until it is cut off");
+  add_number(command, "--queue-timeout", options.queue_timeout_s, 0, kMostSeconds,
+             "Seconds that a request may wait until it begins; then it gets status 503 (0: as long "
+             "as its client does)")
+      ->envname("PUMICE_QUEUE_TIMEOUT");
+  add_number(command, "--request-timeout", options.request_timeout_s, 0, kMostSeconds,
+             "Seconds that a request may take in all; then it gets status 408 (0: no limit). Its "
+             "own timeout_s may be shorter")
+      ->envname("PUMICE_REQUEST_TIMEOUT");
+  command
+      .add_option("--cors-origin", app.cors_origins,
+                  "Origin whose pages browsers let ask this server, as in https://app.example (may "
+                  "be given several times; '*': any; default: none)")
+      ->envname("PUMICE_CORS_ORIGIN")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("ORIGIN");
+  command.add_flag("--ollama", app.ollama,
+                   "Answer what clients of Ollama ask first: /api/version, /api/tags, /api/show");
+  command.option_defaults()->group("Endpoints");
+  for (const std::string& flag : serve::endpoint_flags()) {
+    command.add_flag_callback(
+        flag, [&app, flag] { app.left_out.push_back(flag); }, "Leave it out");
+  }
   command.option_defaults()->group("Fleet");
   command
       .add_option("--kv-events", options.kv_events.endpoint,
@@ -104,6 +132,16 @@ void add_answers(CLI::App& command, ServeOptions& options) {
   add_number(command, "--np,--parallel", options.parallel, 1u, 1024u,
              "Requests that run at once; others wait")
       ->envname("PUMICE_PARALLEL");
+  add_number(command, "--aging", options.aging_s, 0, 3600,
+             "Seconds after which a service class that is not served gets a turn (0: never)")
+      ->envname("PUMICE_AGING");
+  command
+      .add_option("--reserve-decode", options.reserved,
+                  "CLASS=N: so many tokens of a step are left to that service class (interactive, "
+                  "normal, batch) while it has anything to do; may be given several times")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("CLASS=N");
   command.add_flag("--always-usage", options.app.always_usage,
                    "Streams end with their usage even where stream_options does not ask for it");
   command.add_flag(
@@ -210,6 +248,24 @@ Result<std::unique_ptr<host::LastingEmbedder>> open_embedder_of(
                        kLongestEmbedded);
 }
 
+Status read_reserved(const std::vector<std::string>& given, EngineOptions& engine) {
+  for (const std::string& one : given) {
+    const size_t sign = one.find('=');
+    bool is_known = false;
+    for (size_t i = 0; i < kServiceClasses && sign != std::string::npos; ++i) {
+      if (service_class_name(static_cast<ServiceClass>(i)) != one.substr(0, sign)) continue;
+      PUMICE_TRY(const std::vector<uint32_t> numbers,
+                 parse_numbers("--reserve-decode", one.substr(sign + 1)));
+      is_known = numbers.size() == 1;
+      if (is_known) engine.reserved_decode_tokens.at(i) = numbers[0];
+    }
+    if (is_known) continue;
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--reserve-decode {}: must be interactive=N, normal=N or batch=N", one);
+  }
+  return {};
+}
+
 Result<std::unique_ptr<host::Host>> open_writer(const ServeOptions& options, const GgufFile& file,
                                                 const host::ModelTexts& texts,
                                                 const Logger& logger) {
@@ -217,7 +273,9 @@ Result<std::unique_ptr<host::Host>> open_writer(const ServeOptions& options, con
                        .math = options.model.math_kind(),
                        .n_sequences = options.parallel,
                        .token_budget = options.model.token_budget,
-                       .chunk_tokens = options.model.chunk_tokens};
+                       .chunk_tokens = options.model.chunk_tokens,
+                       .aging_s = options.aging_s};
+  PUMICE_TRY_STATUS(read_reserved(options.reserved, engine));
   options.serving.apply_to(engine);
   // A prompt or an answer that loses its beginning unseen is nothing for clients.
   engine.overflow = OverflowPolicy::kStop;
@@ -276,6 +334,10 @@ Status serve_model(ServeOptions options) {
                       "--kv-events: a model that embeds keeps nothing in a cache");
   }
 
+  if (options.queue_timeout_s > 0) app_options.service.queue_timeout_s = options.queue_timeout_s;
+  if (options.request_timeout_s > 0) {
+    app_options.service.request_timeout_s = options.request_timeout_s;
+  }
   app_options.service.speculation = options.serving.speculation();
   app_options.kv_type = options.model.kv_type_k;
   app_options.vllm_metrics = !options.metrics_compat.empty();

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <utility>
 
 namespace pumice {
 
@@ -98,7 +100,40 @@ void PromptLookup::add(TokenId token) {
   ++n_tokens_;
 }
 
-Drafter prompt_lookup_drafter() {
+namespace {
+
+/// Looks up in an expected text too.
+class ExpectedLookup {
+ public:
+  explicit ExpectedLookup(std::vector<TokenId> expected)
+      : n_expected_(expected.size()), all_(std::move(expected)) {}
+
+  Guess operator()(std::span<const TokenId> tokens, uint32_t most) {
+    if (!n_prompt_) n_prompt_ = tokens.size();
+    if (*n_prompt_ == tokens.size()) {
+      return {{all_.begin(),
+               all_.begin() + static_cast<std::ptrdiff_t>(std::min<size_t>(most, n_expected_))},
+              2};
+    }
+    all_.resize(n_expected_);
+    all_.insert(all_.end(), tokens.begin(), tokens.end());
+    return lookup_(all_, most);
+  }
+
+ private:
+  const size_t n_expected_;
+  std::vector<TokenId> all_;
+  std::optional<size_t> n_prompt_;
+  PromptLookup lookup_;
+};
+
+}  // namespace
+
+Drafter prompt_lookup_drafter(std::vector<TokenId> expected) {
+  if (!expected.empty()) {
+    return [lookup = std::make_shared<ExpectedLookup>(std::move(expected))](
+               std::span<const TokenId> tokens, uint32_t most) { return (*lookup)(tokens, most); };
+  }
   return [lookup = std::make_shared<PromptLookup>()](
              std::span<const TokenId> tokens, uint32_t most) { return (*lookup)(tokens, most); };
 }

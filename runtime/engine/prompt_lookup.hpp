@@ -73,7 +73,8 @@ class PromptLookup {
   bool consistent_ = false;                       // no exception has left it in the middle
 };
 
-/// A drafter that looks up, for one request.
-Drafter prompt_lookup_drafter();
+/// A drafter that looks up, for one request. `expected`: what its answer may repeat, from its
+/// beginning on or in parts; it is looked up as if it stood before the text.
+Drafter prompt_lookup_drafter(std::vector<TokenId> expected = {});
 
 }  // namespace pumice

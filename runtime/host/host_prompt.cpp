@@ -70,6 +70,7 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   request.stop_strings = std::move(input.stops);
   request.service_class = defaults.service_class;
   request.priority = defaults.priority;
+  request.client = defaults.client;
   request.timeout_s = input.timeout_s;
   request.salt = defaults.salt;
   request.max_tokens_per_s = defaults.max_tokens_per_s;
@@ -118,7 +119,7 @@ Status Host::have_drafted(const Speculation& speculation, GenerationRequest& req
       return {};
     case Speculation::Guesses::kLookup:
     case Speculation::Guesses::kAuto:
-      request.drafter = prompt_lookup_drafter();
+      request.drafter = prompt_lookup_drafter(speculation.expected);
       return {};
     case Speculation::Guesses::kModel:
       if (draft_model_ == nullptr) {

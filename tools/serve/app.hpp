@@ -14,6 +14,7 @@
 
 #include "base/log.hpp"
 #include "base/result.hpp"
+#include "tools/serve/cross_origin.hpp"
 #include "tools/serve/fleet/kv_events.hpp"
 #include "tools/serve/http/http_server.hpp"
 #include "tools/serve/service/answering.hpp"
@@ -28,7 +29,10 @@ namespace pumice::serve {
 struct AppOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
-  std::vector<std::string> api_keys = {};  ///< empty: everybody may ask
+  std::vector<std::string> api_keys = {};      ///< empty: everybody may ask
+  std::vector<std::string> cors_origins = {};  ///< CrossOrigin's
+  std::vector<std::string> left_out = {};      ///< of endpoint_flags()
+  bool ollama = false;                         ///< what clients of Ollama ask is answered too
   HttpLimits limits = {};
   ServiceOptions service = {};
   double drain_delay_s = 0;  ///< after SIGTERM, until new requests are refused
@@ -41,6 +45,9 @@ struct AppOptions {
   Logger logger = {};
   std::function<void(const RequestSummary&)> log_request = {};  ///< of each that is over
 };
+
+/// By which flags groups of paths can be left out.
+std::vector<std::string> endpoint_flags();
 
 class App {
  public:
@@ -75,11 +82,13 @@ class App {
                    bool is_open = false);
   void add_apart(std::string path, Route::Apart answer, ErrorWriter write_error = openai_error);
   void add_wire(std::string path, Wire wire, ErrorWriter write_error);
+  void leave_out(std::string_view flag);
   const Route* find_route(const HttpRequest& request) const;
 
   std::optional<HttpResponse> check(const HttpRequest& request) const;
   std::optional<ApiError> why_not(const HttpRequest& request) const;
   bool has_key(const HttpRequest& request) const;
+  uint64_t client_of(const HttpRequest& request) const;
   void handle(const std::shared_ptr<Exchange>& exchange);
   void conclude(const RequestSummary& summary);
   void refuse(const std::shared_ptr<Exchange>& exchange, const Route& route, const ApiError& error);
@@ -99,6 +108,7 @@ class App {
   HttpResponse props() const;
 
   const AppOptions options_;
+  const CrossOrigin cross_origin_;
   FieldWarnings warnings_;
   Metrics metrics_;
   std::unique_ptr<HttpServer> http_;

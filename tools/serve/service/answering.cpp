@@ -1,6 +1,7 @@
 #include "tools/serve/service/answering.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace pumice::serve {
@@ -26,6 +27,25 @@ Finish finish_of(EndReason reason, uint32_t n_calls) {
   if (reason == EndReason::kStopString) return Finish::kStopString;
   const bool is_full = reason == EndReason::kLength || reason == EndReason::kWindow;
   return is_full ? Finish::kLength : Finish::kStop;
+}
+
+/// A request that had no more time.
+ApiError too_late(const RequestReport& report) {
+  if (!std::isnan(report.times.first_scheduled)) {
+    return {.status = 408,
+            .type = "timeout_error",
+            .message =
+                "the answer was not complete in the time that requests have "
+                "(--request-timeout, or the request's timeout_s)",
+            .code = "request_timeout"};
+  }
+  return {.status = 503,
+          .type = "unavailable_error",
+          .message =
+              "too many requests were before this one: it waited as long as it may "
+              "(--queue-timeout); send it again later",
+          .code = "queue_timeout",
+          .retry_after_s = 1};
 }
 
 /// Seconds between two times of a report; 0 where one of them never came.
@@ -111,6 +131,9 @@ void Answering::on_event(uint32_t index, host::Event& event) {
   if (is_last && event.ending->report.end_reason == EndReason::kCancelled && !choice.cut) {
     return fail(draining());
   }
+  if (is_last && event.ending->report.end_reason == EndReason::kDeadline) {
+    return fail(too_late(event.ending->report));
+  }
   ChoicePiece piece{.choice = index};
   if (event.kind == host::Event::Kind::kScore) {
     piece.prompt.push_back({*event.token, std::move(event.log_probs)});
@@ -180,6 +203,8 @@ void Answering::add_usage(const RequestReport& report, bool is_first) {
   const double prefill_s = between(times.first_scheduled, times.first_token);
   usage_.predicted_ms =
       std::max(usage_.predicted_ms, 1e3 * between(times.first_token, times.last_token));
+  usage_.drafted_tokens += report.drafts.drafted;
+  usage_.accepted_tokens += report.drafts.accepted;
   // What the choices share is the first one's.
   if (is_first) usage_.cached_tokens += report.cache.cached_tokens;
   if (std::exchange(summary_.ran, true)) return;

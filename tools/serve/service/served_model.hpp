@@ -21,6 +21,7 @@ struct ServedModel {
   std::string id;                  ///< as /v1/models lists it
   std::vector<std::string> names;  ///< further ones; "*": any
   std::string architecture;
+  uint64_t file_bytes = 0;
   int64_t created = 0;  ///< seconds since 1970: when it was loaded
   std::shared_ptr<const Tokenizer> tokenizer;
   /// Or why messages cannot be prompts. Of a model without a template a plain one, which says what
