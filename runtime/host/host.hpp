@@ -305,6 +305,7 @@ class Host {
 
   // host_prompt.cpp: from a caller's words to a request
   Result<Prepared> prepare(RequestInput input, const OpenConversation& conversation) const;
+  /// Of a request that has its prompt.
   Status have_drafted(const Speculation& speculation, GenerationRequest& request) const;
   Status add_text(const RequestInput& input, const OpenConversation& conversation,
                   Prepared& prepared) const;

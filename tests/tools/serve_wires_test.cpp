@@ -132,6 +132,31 @@ TEST_F(Wires, ACompletionIsTokensOrTextAndWhatSaysHowItGoesOn) {
   EXPECT_TRUE(many.no_tokens);
 }
 
+TEST_F(Wires, APredictionIsTokensOfNoMoreThanAnAnswerCanHave) {
+  const std::string_view asked =
+      R"({"messages": [{"role": "user", "content": "a"}], "timeout_s": 2.5, "prediction": )";
+  const auto prediction = [&](const std::string& json) {
+    return request(read_chat, parse(std::string(asked) + json + "}")).input.prediction;
+  };
+  const std::vector<TokenId> ab = model_.tokenizer->encode("ab", {.add_special = false}).value();
+  EXPECT_EQ(prediction(R"({"type": "content", "content": "ab"})"), ab);
+  EXPECT_EQ(prediction(R"({"type": "content", "content": [{"type": "text", "text": "a"},
+                                                        {"type": "text", "text": "b"}]})"),
+            ab);
+  EXPECT_TRUE(prediction("null").empty());
+  model_.window_tokens = 5;
+  EXPECT_EQ(prediction(R"({"type": "content", "content": "abcdefgh"})").size(), 5u);
+  EXPECT_EQ(request(read_chat, parse(std::string(asked) + "null}")).input.timeout_s, 2.5);
+  for (const std::string_view bad :
+       {R"("ab")", R"({"content": "ab"})", R"({"type": "content"})",
+        R"({"type": "content", "content": [{"type": "image_url"}]})"}) {
+    const ApiError refused = error(read_chat, std::string(asked) + std::string(bad) + "}");
+    EXPECT_TRUE(refused.message.find("prediction") != std::string::npos ||
+                refused.param.starts_with("prediction"))
+        << refused.message;
+  }
+}
+
 TEST_F(Wires, VectorsAreAskedForByTextOrTokensAndWrittenAsNumbersOrBytes) {
   const std::string body =
       R"({"input": ["ab", "c"], "dimensions": 2, "encoding_format": "base64"})";

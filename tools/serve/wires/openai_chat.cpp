@@ -190,7 +190,9 @@ void read_prediction(Fields& fields, const ServedModel& model, GenerationInput& 
   std::string type;
   its.read("type", type);
   if (type != "content") its.fail("type", "must be content");
-  const auto text = read_text_content(its.find("content"), "prediction.content", {"text"}, its);
+  const Json* const content = its.find("content");
+  if (content == nullptr) its.fail("content", "is missing");
+  const auto text = read_text_content(content, "prediction.content", {"text"}, its);
   if (its.error()) return fields.fail(*its.error());
   Result<std::vector<TokenId>> tokens =
       model.tokenizer->encode(*text, {.add_special = false, .parse_special = false});
