@@ -91,6 +91,7 @@ struct Request {
   Status failure = {};  ///< why, of kError
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
+  uint64_t client = 0;
   uint64_t round = 0;    ///< the how manieth of its client, those before which others went counted
   uint64_t arrival = 0;  ///< order of arrival
   double deadline_s = 0;

@@ -134,6 +134,7 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
   request->id = spec.id ? *spec.id : next_id_++;
   request->service_class = spec.service_class;
   request->priority = spec.priority;
+  request->client = spec.client;
   request->round = next_round(spec.client, spec.service_class);
   request->arrival = next_arrival_++;
   request->turn = next_turn_++;
@@ -180,6 +181,7 @@ void Scheduler::adopt(const Request& request, std::span<const uint32_t> tokens,
   adopted->id = request.id;
   adopted->service_class = request.service_class;
   adopted->priority = request.priority;
+  adopted->client = request.client;
   adopted->round = request.round;
   adopted->arrival = request.arrival;
   adopted->turn = next_turn_++;

@@ -289,7 +289,7 @@ class Scheduler {
   double next_turn_s() const;
   void give_turns(double now_s);
   void set_turn(Request& request, bool on_turn);
-  uint64_t next_round(uint64_t client, ServiceClass service_class);
+  uint64_t next_round(uint64_t client, ServiceClass service_class) const;
   Request* first_that_waits(ServiceClass service_class) const;
   void start_better(StepPlan& plan, OpenStep& open, double now_s);
   void plan_decodes(StepPlan& plan, OpenStep& open, double now_s);
@@ -359,14 +359,8 @@ class Scheduler {
   /// computed; infinite: there was nothing to serve.
   std::array<Request*, kServiceClasses> turns_ = {};
   std::array<double, kServiceClasses> unserved_since_s_ = {kNeverS, kNeverS, kNeverS};
-  /// Of a class: the latest round of those that started, and the last ones of clients that are
-  /// beyond it.
-  struct Rounds {
-    uint64_t started = 0;
-    std::unordered_map<uint64_t, uint64_t> of_clients = {};
-  };
-  std::array<Rounds, kServiceClasses> rounds_ = {};
-  double last_plan_s_ = kNeverS;  ///< never: there was nothing to plan
+  std::array<uint64_t, kServiceClasses> rounds_ = {};  ///< of a class, the latest that started
+  double last_plan_s_ = kNeverS;                       ///< never: there was nothing to plan
   double next_due_s_ = 0;
 };
 

@@ -102,14 +102,14 @@ double Scheduler::next_turn_s() const {
 
 /// A client that sent many is not before one that sent few: each one's next is of the next round. One
 /// that has nothing waiting begins with the round that is on.
-uint64_t Scheduler::next_round(uint64_t client, ServiceClass service_class) {
-  Rounds& rounds = rounds_[static_cast<size_t>(service_class)];
-  if (client == 0) return rounds.started + 1;
-  std::erase_if(rounds.of_clients,
-                [&](const auto& entry) { return entry.second <= rounds.started; });
-  uint64_t& last = rounds.of_clients[client];
-  last = std::max(last, rounds.started) + 1;
-  return last;
+uint64_t Scheduler::next_round(uint64_t client, ServiceClass service_class) const {
+  uint64_t last = rounds_[static_cast<size_t>(service_class)];
+  if (client == 0) return last + 1;
+  for (const Request* request : waiting_) {
+    const bool is_its = request->client == client && request->service_class == service_class;
+    if (is_its) last = std::max(last, request->round);
+  }
+  return last + 1;
 }
 
 // ---- making way
@@ -207,8 +207,8 @@ void Scheduler::has_started(Request& request, StepPlan& plan, OpenStep& open, do
   request.slot = slots_.take();
   request.started_in = next_plan_;
   waiting_.erase(&request);
-  Rounds& rounds = rounds_[static_cast<size_t>(request.service_class)];
-  rounds.started = std::max(rounds.started, request.round);
+  uint64_t& round = rounds_[static_cast<size_t>(request.service_class)];
+  round = std::max(round, request.round);
   const CacheReport& report = cache_.report(*request.sequence);
   request.computed_tokens = request.scheduled_tokens = report.cached_tokens;
   request.state = RequestState::kPrefilling;

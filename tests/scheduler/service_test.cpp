@@ -70,6 +70,20 @@ TEST(ServiceRule, AClientThatComesLaterIsServedWithinARoundAndNotBeforeAll) {
   EXPECT_EQ(order_of_service(bed, ids), order);
 }
 
+TEST(ServiceRule, AClientThatTookRequestsBackIsNotBehindOthersForThem) {
+  SchedulerBed bed({.token_budget = 64, .max_running = 1}, 64);
+  std::vector<RequestId> ids = {bed.add(tokens_from(0, 8), 2, {.client = 2})};
+  bed.step();
+  for (uint32_t i = 0; i < 3; ++i) {
+    const RequestId taken_back = bed.add(tokens_from(100 + 100 * i, 8), 2, {.client = 1});
+    bed.scheduler.cancel(taken_back, bed.now);
+  }
+  for (uint32_t i = 0; i < 3; ++i) {
+    ids.push_back(bed.add(tokens_from(1000 + 100 * i, 8), 2, {.client = i == 1 ? 1u : 2u}));
+  }
+  EXPECT_EQ(order_of_service(bed, ids), ids);
+}
+
 TEST(ServiceRule, WithoutClientsTheyAreServedInTheOrderTheyCame) {
   SchedulerBed bed({.token_budget = 64, .max_running = 1}, 64);
   std::vector<RequestId> ids;
