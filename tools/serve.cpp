@@ -1,5 +1,8 @@
 // pumice serve: OpenAI's and other protocols over HTTP.
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -42,6 +45,16 @@ struct ServeOptions {
   serve::KvPublisherOptions kv_events;
   std::string kv_events_format = "array";
 };
+
+/// Empty: it is one as browsers name them, which have no path, not even "/".
+std::string wrong_origin(const std::string& origin) {
+  const size_t mark = origin.find("://");
+  const bool is_origin = mark != std::string::npos && mark > 0 && mark + 3 < origin.size() &&
+                         origin.find_first_of("/?#, ", mark + 3) == std::string::npos;
+  if (is_origin || origin == "*") return {};
+  return fmt::format("must be * or an origin without a path, as in https://app.example, not {}",
+                     origin);
+}
 
 void add_network(CLI::App& command, ServeOptions& options) {
   command.option_defaults()->group("Network");
@@ -93,13 +106,15 @@ void add_network(CLI::App& command, ServeOptions& options) {
       ->envname("PUMICE_CORS_ORIGIN")
       ->take_all()
       ->allow_extra_args(false)
-      ->type_name("ORIGIN");
+      ->type_name("ORIGIN")
+      ->check(wrong_origin);
   command.add_flag("--ollama", app.ollama,
                    "Answer what clients of Ollama ask first: /api/version, /api/tags, /api/show");
   command.option_defaults()->group("Endpoints");
-  for (const std::string& flag : serve::endpoint_flags()) {
+  for (const serve::EndpointFlag& flag : serve::endpoint_flags()) {
     command.add_flag_callback(
-        flag, [&app, flag] { app.left_out.push_back(flag); }, "Leave it out");
+        std::string(flag.name), [&app, name = flag.name] { app.left_out.emplace_back(name); },
+        fmt::format("Leave out {}", fmt::join(flag.paths, " ")));
   }
   command.option_defaults()->group("Fleet");
   command

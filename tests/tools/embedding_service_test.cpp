@@ -7,6 +7,7 @@
 #include <future>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ using Vectors = EmbeddingService::Vectors;
 
 constexpr size_t kLong = 3000;  // tokens: two of these are as much as is embedded at once
 constexpr TokenId kBad = 13;    // no text that begins so can be embedded
+constexpr TokenId kHuge = 14;   // nor this, for want of memory
 
 /// Requests come before it starts, so what is embedded together is no matter of chance. The vector of
 /// a text is its first token.
@@ -34,6 +36,7 @@ class EmbeddingServiceTest : public testing::Test {
     for (const std::vector<TokenId>& text : texts) {
       call += (call.empty() ? "" : " ") + std::to_string(text[0]);
       fails |= text[0] == kBad;
+      if (text[0] == kHuge) throw std::bad_alloc();
       vectors.push_back({static_cast<float>(text[0])});
     }
     const std::lock_guard lock(mutex_);
@@ -94,6 +97,14 @@ TEST_F(EmbeddingServiceTest, ATextThatCannotBeEmbeddedFailsItsRequestOnly) {
   EXPECT_FALSE(results_[0].get().ok());
   EXPECT_EQ(result(1), (std::vector<float>{2}));
   EXPECT_TRUE(service_.works());
+}
+
+TEST_F(EmbeddingServiceTest, WithoutMemoryARequestFailsAndTheNextIsServed) {
+  submit({kHuge}, 2);
+  submit({2}, 2);
+  service_.start();
+  EXPECT_EQ(results_[0].get().error().code, ErrorCode::kOutOfMemory);
+  EXPECT_EQ(result(1), (std::vector<float>{2}));
 }
 
 TEST_F(EmbeddingServiceTest, WhatWasCancelledIsNotEmbedded) {

@@ -124,6 +124,10 @@ class Doors(LimitsTest):
 
 
 class Usage(CommandLineTest):
+    def test_origins_have_no_paths(self):
+        for given in ("app.example", "https://app.example/", "https://", "https://a.example,https://b.example"):
+            self.refuses(USAGE, "serve", "-m", MODEL, "--cors-origin", given, "--port", "0", says="--cors-origin")
+
     def test_what_is_reserved_is_a_class_and_a_number(self):
         for given in ("fast=2", "batch", "batch=", "batch=1,2", "=3"):
             self.refuses(USAGE, "serve", "-m", MODEL, "-c", "128", "--reserve-decode", given, "--port", "0", says="--reserve-decode")

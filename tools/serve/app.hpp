@@ -31,7 +31,7 @@ struct AppOptions {
   uint16_t port = 8080;
   std::vector<std::string> api_keys = {};      ///< empty: everybody may ask
   std::vector<std::string> cors_origins = {};  ///< CrossOrigin's
-  std::vector<std::string> left_out = {};      ///< of endpoint_flags()
+  std::vector<std::string> left_out = {};      ///< names of endpoint_flags()
   bool ollama = false;                         ///< what clients of Ollama ask is answered too
   HttpLimits limits = {};
   ServiceOptions service = {};
@@ -46,8 +46,12 @@ struct AppOptions {
   std::function<void(const RequestSummary&)> log_request = {};  ///< of each that is over
 };
 
-/// By which flags groups of paths can be left out.
-std::vector<std::string> endpoint_flags();
+/// A flag that leaves paths out, and which; some of them are also behind /v1, or only there.
+struct EndpointFlag {
+  std::string_view name;
+  std::vector<std::string_view> paths;
+};
+const std::vector<EndpointFlag>& endpoint_flags();
 
 class App {
  public:

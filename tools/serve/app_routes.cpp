@@ -16,25 +16,6 @@ namespace {
 
 constexpr std::string_view kModels = "/v1/models/";
 
-/// What can be left out: by which flag, and its paths, of which some are also behind /v1.
-struct Endpoint {
-  std::string_view flag;
-  std::vector<std::string_view> paths;
-};
-const std::vector<Endpoint>& endpoints() {
-  static const std::vector<Endpoint> kAll = {
-      {"--no-chat", {"/chat/completions"}},
-      {"--no-completions", {"/completions"}},
-      {"--no-responses", {"/responses", "/responses/input_tokens"}},
-      {"--no-messages", {"/messages", "/messages/count_tokens"}},
-      {"--no-embeddings", {"/embeddings"}},
-      {"--no-tokenize", {"/tokenize", "/detokenize", "/apply-template"}},
-      {"--no-render", {"/completions/render", "/chat/completions/render"}},
-      {"--no-metrics", {"/metrics"}},
-      {"--no-props", {"/props"}}};
-  return kAll;
-}
-
 /// In a time that says nothing of where they differ.
 bool is_same_secret(std::string_view given, std::string_view secret) {
   unsigned difference = given.size() == secret.size() ? 0 : 1;
@@ -63,10 +44,18 @@ ApiError not_found(std::string_view path) {
 
 }  // namespace
 
-std::vector<std::string> endpoint_flags() {
-  std::vector<std::string> flags;
-  for (const Endpoint& endpoint : endpoints()) flags.emplace_back(endpoint.flag);
-  return flags;
+const std::vector<EndpointFlag>& endpoint_flags() {
+  static const std::vector<EndpointFlag> kAll = {
+      {"--no-chat", {"/chat/completions"}},
+      {"--no-completions", {"/completions"}},
+      {"--no-responses", {"/responses", "/responses/input_tokens"}},
+      {"--no-messages", {"/messages", "/messages/count_tokens"}},
+      {"--no-embeddings", {"/embeddings"}},
+      {"--no-tokenize", {"/tokenize", "/detokenize", "/apply-template"}},
+      {"--no-render", {"/completions/render", "/chat/completions/render"}},
+      {"--no-metrics", {"/metrics"}},
+      {"--no-props", {"/props"}}};
+  return kAll;
 }
 
 // ---- who answers what
@@ -126,9 +115,9 @@ void App::add_routes() {
 }
 
 void App::leave_out(std::string_view flag) {
-  for (const Endpoint& endpoint : endpoints()) {
-    if (endpoint.flag != flag) continue;
-    for (const std::string_view path : endpoint.paths) {
+  for (const EndpointFlag& one : endpoint_flags()) {
+    if (one.name != flag) continue;
+    for (const std::string_view path : one.paths) {
       routes_.erase(std::string(path));
       routes_.erase(fmt::format("/v1{}", path));
     }

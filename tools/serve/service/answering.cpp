@@ -43,7 +43,7 @@ ApiError too_late(const RequestReport& report) {
           .type = "unavailable_error",
           .message =
               "too many requests were before this one: it waited as long as it may "
-              "(--queue-timeout); send it again later",
+              "(--queue-timeout, or the time that it has in all); send it again later",
           .code = "queue_timeout",
           .retry_after_s = 1};
 }

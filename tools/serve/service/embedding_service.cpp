@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <utility>
 
 namespace pumice::serve {
@@ -96,7 +97,12 @@ std::vector<EmbeddingService::Part> EmbeddingService::take_next() {
 
 Result<EmbeddingService::Vectors> EmbeddingService::embed_now(
     std::span<const std::vector<TokenId>> texts) {
-  Result<Vectors> vectors = embed_(texts, [this](size_t) { return !stops_; });
+  Result<Vectors> vectors = Vectors();
+  try {
+    vectors = embed_(texts, [this](size_t) { return !stops_; });
+  } catch (const std::bad_alloc&) {
+    vectors = make_error(ErrorCode::kOutOfMemory, "the host is out of memory");
+  }
   works_ = vectors.ok() || vectors.error().code != ErrorCode::kDeviceLost;
   return vectors;
 }
