@@ -51,6 +51,9 @@ struct RequestSpec {
   uint32_t max_new_tokens = 0;
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
+  /// Who asks: of those that wait, with one class and priority, clients take turns. 0: nobody in
+  /// particular, who is each time another one.
+  uint64_t client = 0;
   double deadline_s = std::numeric_limits<double>::infinity();
   std::string salt = {};  ///< prefixes are shared only between requests of one salt
   /// Its tokens come no faster, but for one that may be made up for; 0: as fast as can be.
@@ -88,6 +91,8 @@ struct Request {
   Status failure = {};  ///< why, of kError
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
+  uint64_t client = 0;
+  uint64_t round = 0;    ///< the how manieth of its client, those before which others went counted
   uint64_t arrival = 0;  ///< order of arrival
   double deadline_s = 0;
   double token_s = 0;  ///< least time from token to token

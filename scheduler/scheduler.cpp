@@ -134,6 +134,8 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
   request->id = spec.id ? *spec.id : next_id_++;
   request->service_class = spec.service_class;
   request->priority = spec.priority;
+  request->client = spec.client;
+  request->round = next_round(spec.client, spec.service_class);
   request->arrival = next_arrival_++;
   request->turn = next_turn_++;
   request->deadline_s = spec.deadline_s;
@@ -168,6 +170,7 @@ Scheduler Scheduler::in_place_of(const Scheduler& failed) {
   scheduler.telemetry_ = failed.telemetry_;
   scheduler.next_id_ = failed.next_id_;
   scheduler.next_arrival_ = failed.next_arrival_;
+  scheduler.rounds_ = failed.rounds_;
   scheduler.next_plan_ = failed.next_plan_;
   return scheduler;
 }
@@ -178,6 +181,8 @@ void Scheduler::adopt(const Request& request, std::span<const uint32_t> tokens,
   adopted->id = request.id;
   adopted->service_class = request.service_class;
   adopted->priority = request.priority;
+  adopted->client = request.client;
+  adopted->round = request.round;
   adopted->arrival = request.arrival;
   adopted->turn = next_turn_++;
   adopted->deadline_s = request.deadline_s;

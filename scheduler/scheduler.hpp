@@ -243,10 +243,11 @@ class Scheduler {
  private:
   static constexpr double kNeverS = std::numeric_limits<double>::infinity();
 
-  /// Order of service: who is on turn, class, priority, order of arrival.
-  using Rank = std::tuple<bool, ServiceClass, int32_t, uint64_t>;
+  /// Order of service: who is on turn, class, priority, round of its client, order of arrival.
+  using Rank = std::tuple<bool, ServiceClass, int32_t, uint64_t, uint64_t>;
   static Rank rank(const Request* request) {
-    return {!request->on_turn, request->service_class, request->priority, request->arrival};
+    return {!request->on_turn, request->service_class, request->priority, request->round,
+            request->arrival};
   }
   static Rank rank(const Rank& rank) { return rank; }
   struct ServedBefore {
@@ -288,6 +289,7 @@ class Scheduler {
   double next_turn_s() const;
   void give_turns(double now_s);
   void set_turn(Request& request, bool on_turn);
+  uint64_t next_round(uint64_t client, ServiceClass service_class) const;
   Request* first_that_waits(ServiceClass service_class) const;
   void start_better(StepPlan& plan, OpenStep& open, double now_s);
   void plan_decodes(StepPlan& plan, OpenStep& open, double now_s);
@@ -357,7 +359,8 @@ class Scheduler {
   /// computed; infinite: there was nothing to serve.
   std::array<Request*, kServiceClasses> turns_ = {};
   std::array<double, kServiceClasses> unserved_since_s_ = {kNeverS, kNeverS, kNeverS};
-  double last_plan_s_ = kNeverS;  ///< never: there was nothing to plan
+  std::array<uint64_t, kServiceClasses> rounds_ = {};  ///< of a class, the latest that started
+  double last_plan_s_ = kNeverS;                       ///< never: there was nothing to plan
   double next_due_s_ = 0;
 };
 

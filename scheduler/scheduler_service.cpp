@@ -41,7 +41,7 @@ void Scheduler::set_turn(Request& request, bool on_turn) {
 /// Of those not on turn.
 Request* Scheduler::first_that_waits(ServiceClass service_class) const {
   const auto it =
-      waiting_.lower_bound(Rank{true, service_class, std::numeric_limits<int32_t>::min(), 0});
+      waiting_.lower_bound(Rank{true, service_class, std::numeric_limits<int32_t>::min(), 0, 0});
   return it != waiting_.end() && (*it)->service_class == service_class ? *it : nullptr;
 }
 
@@ -96,6 +96,20 @@ double Scheduler::next_turn_s() const {
     if (ages && turns_[i] == nullptr) next_s = std::min(next_s, unserved_since_s_[i]);
   }
   return next_s + options_.aging_s;
+}
+
+// ---- clients take turns
+
+/// A client that sent many is not before one that sent few: each one's next is of the next round. One
+/// that has nothing waiting begins with the round that is on.
+uint64_t Scheduler::next_round(uint64_t client, ServiceClass service_class) const {
+  uint64_t last = rounds_[static_cast<size_t>(service_class)];
+  if (client == 0) return last + 1;
+  for (const Request* request : waiting_) {
+    const bool is_its = request->client == client && request->service_class == service_class;
+    if (is_its) last = std::max(last, request->round);
+  }
+  return last + 1;
 }
 
 // ---- making way
@@ -193,6 +207,8 @@ void Scheduler::has_started(Request& request, StepPlan& plan, OpenStep& open, do
   request.slot = slots_.take();
   request.started_in = next_plan_;
   waiting_.erase(&request);
+  uint64_t& round = rounds_[static_cast<size_t>(request.service_class)];
+  round = std::max(round, request.round);
   const CacheReport& report = cache_.report(*request.sequence);
   request.computed_tokens = request.scheduled_tokens = report.cached_tokens;
   request.state = RequestState::kPrefilling;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <utility>
 
@@ -126,7 +127,8 @@ Result<std::shared_ptr<host::ModelOwner>> open_lasting(
       {.path = options.model,
        .engine = engine,
        .engine_may_differ = false,
-       .gives_hidden = request.predicts},
+       .gives_hidden = request.predicts,
+       .plan = request.plan},
       file, texts, [&](uint64_t done, uint64_t total) { bar.update(done, total); }, request.plan);
 }
 
@@ -184,6 +186,20 @@ Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const
                         .forgets_messages = request.forgets_messages,
                         .draft_model = std::move(draft_model),
                         .prediction = std::move(prediction)});
+}
+
+Result<std::unique_ptr<host::LastingEmbedder>> open_embedder(
+    const ModelOptions& options, const GgufFile& file, host::ModelTexts texts, const Logger& logger,
+    std::shared_ptr<const ModelPlan> plan, EmbedderOptions embedder, uint32_t most_tokens) {
+  embedder.text_tokens = longest_text(plan->program(), options.context_tokens);
+  if (options.context_tokens == 0) {
+    embedder.text_tokens = std::min(embedder.text_tokens, most_tokens);
+  }
+  PUMICE_TRY(std::shared_ptr<host::ModelOwner> model,
+             open_lasting(options, file, texts, logger, {}, {.plan = std::move(plan)}));
+  ProgressBar bar("compiling kernels");
+  return host::LastingEmbedder::create(std::move(model), embedder,
+                                       [&](size_t done, size_t total) { bar.update(done, total); });
 }
 
 std::string beyond_training(uint32_t context_tokens, uint32_t trained_tokens) {

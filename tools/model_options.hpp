@@ -10,6 +10,7 @@
 #include "engine/engine.hpp"
 #include "format/gguf.hpp"
 #include "host/host.hpp"
+#include "host/lasting_embedder.hpp"
 #include "host/model_owner.hpp"
 #include "host/opened_model.hpp"
 #include "models/model_source.hpp"
@@ -88,6 +89,13 @@ struct HostRequest {
 Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const GgufFile& file,
                                               host::ModelTexts texts, const Logger& logger,
                                               const HostRequest& request);
+
+/// A model that embeds on the flags' device, with progress bars; it goes on after the loss of the
+/// device. `plan`: of its program (build_embedding_program). Without -c its texts have at most
+/// `most_tokens`, where the model was trained for more.
+Result<std::unique_ptr<host::LastingEmbedder>> open_embedder(
+    const ModelOptions& options, const GgufFile& file, host::ModelTexts texts, const Logger& logger,
+    std::shared_ptr<const ModelPlan> plan, EmbedderOptions embedder, uint32_t most_tokens);
 
 /// "a context of 32768 tokens is more than …", or nothing where the model was trained for as much.
 std::string beyond_training(uint32_t context_tokens, uint32_t trained_tokens);

@@ -1,6 +1,10 @@
 // pumice serve: OpenAI's and other protocols over HTTP.
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -8,6 +12,7 @@
 #include "base/folders.hpp"
 #include "base/path.hpp"
 #include "base/process.hpp"
+#include "models/embedding.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
 #include "tools/flags.hpp"
@@ -20,6 +25,8 @@
 namespace pumice::tools {
 namespace {
 
+constexpr double kMostSeconds = 1e9;
+
 struct ServeOptions {
   ModelOptions model;
   SamplingOptions generation;
@@ -30,9 +37,24 @@ struct ServeOptions {
   std::string metrics_compat;
   std::string log = "text";
   uint32_t parallel = 16;
+  double queue_timeout_s = 0, request_timeout_s = 0;
+  double aging_s = EngineOptions().aging_s;
+  std::vector<std::string> reserved;  // "CLASS=N"
+  std::string pooling;
+  std::array<CLI::Option*, 2> kv_flags = {};
   serve::KvPublisherOptions kv_events;
   std::string kv_events_format = "array";
 };
+
+/// Empty: it is one as browsers name them, which have no path, not even "/".
+std::string wrong_origin(const std::string& origin) {
+  const size_t mark = origin.find("://");
+  const bool is_origin = mark != std::string::npos && mark > 0 && mark + 3 < origin.size() &&
+                         origin.find_first_of("/?#, ", mark + 3) == std::string::npos;
+  if (is_origin || origin == "*") return {};
+  return fmt::format("must be * or an origin without a path, as in https://app.example, not {}",
+                     origin);
+}
 
 void add_network(CLI::App& command, ServeOptions& options) {
   command.option_defaults()->group("Network");
@@ -69,6 +91,31 @@ void add_network(CLI::App& command, ServeOptions& options) {
              "Seconds of silence in a stream until a comment keeps it alive (0: never)");
   add_number(command, "--send-timeout", app.limits.send_s, 0.01, 3600,
              "Seconds that a client may take to read what was sent until it is cut off");
+  add_number(command, "--queue-timeout", options.queue_timeout_s, 0, kMostSeconds,
+             "Seconds that a request may wait until it begins; then it gets status 503 (0: as long "
+             "as its client does)")
+      ->envname("PUMICE_QUEUE_TIMEOUT");
+  add_number(command, "--request-timeout", options.request_timeout_s, 0, kMostSeconds,
+             "Seconds that a request may take in all; then it gets status 408 (0: no limit). Its "
+             "own timeout_s may be shorter")
+      ->envname("PUMICE_REQUEST_TIMEOUT");
+  command
+      .add_option("--cors-origin", app.cors_origins,
+                  "Origin whose pages browsers let ask this server, as in https://app.example (may "
+                  "be given several times; '*': any; default: none)")
+      ->envname("PUMICE_CORS_ORIGIN")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("ORIGIN")
+      ->check(wrong_origin);
+  command.add_flag("--ollama", app.ollama,
+                   "Answer what clients of Ollama ask first: /api/version, /api/tags, /api/show");
+  command.option_defaults()->group("Endpoints");
+  for (const serve::EndpointFlag& flag : serve::endpoint_flags()) {
+    command.add_flag_callback(
+        std::string(flag.name), [&app, name = flag.name] { app.left_out.emplace_back(name); },
+        fmt::format("Leave out {}", fmt::join(flag.paths, " ")));
+  }
   command.option_defaults()->group("Fleet");
   command
       .add_option("--kv-events", options.kv_events.endpoint,
@@ -100,6 +147,16 @@ void add_answers(CLI::App& command, ServeOptions& options) {
   add_number(command, "--np,--parallel", options.parallel, 1u, 1024u,
              "Requests that run at once; others wait")
       ->envname("PUMICE_PARALLEL");
+  add_number(command, "--aging", options.aging_s, 0, 3600,
+             "Seconds after which a service class that is not served gets a turn (0: never)")
+      ->envname("PUMICE_AGING");
+  command
+      .add_option("--reserve-decode", options.reserved,
+                  "CLASS=N: so many tokens of a step are left to that service class (interactive, "
+                  "normal, batch) while it has anything to do; may be given several times")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("CLASS=N");
   command.add_flag("--always-usage", options.app.always_usage,
                    "Streams end with their usage even where stream_options does not ask for it");
   command.add_flag(
@@ -110,6 +167,14 @@ void add_answers(CLI::App& command, ServeOptions& options) {
                   "Metrics also by the names of another server: vllm")
       ->envname("PUMICE_METRICS_COMPAT")
       ->check(CLI::IsMember({"vllm"}));
+  command
+      .add_option(
+          "--pooling", options.pooling,
+          "Give vectors of texts (/v1/embeddings) instead of text, and how those of a text's "
+          "tokens become one: mean, cls (the first) or last; models made for it do so by "
+          "themselves, as their file says")
+      ->envname("PUMICE_POOLING")
+      ->check(CLI::IsMember({"mean", "cls", "last"}));
   add_choice(command, "--log", options.log, {"text", "json", "none"},
              "A line on stderr for each request that is over");
 }
@@ -161,6 +226,111 @@ void log_json(const serve::RequestSummary& request) {
 /// As clients call it, without a better name: the file's.
 std::string name_of(const std::filesystem::path& file) { return to_utf8(file.stem()); }
 
+/// Of a text without -c, where the model was trained for more.
+constexpr uint32_t kLongestEmbedded = 8192;
+
+/// Null: the model writes text.
+Result<std::shared_ptr<const ModelPlan>> embedding_plan(const GgufFile& file,
+                                                        const std::string& pooling) {
+  std::optional<Pooling> wanted;
+  if (!pooling.empty()) {
+    PUMICE_TRY(wanted, parse_pooling(pooling));
+  }
+  Result<Program> program = build_embedding_program(file, wanted);
+  // What is wrong with the file the other way says too.
+  if (!program.ok() && !wanted) return std::shared_ptr<const ModelPlan>();
+  if (!program.ok()) return program.error();
+  if (*program->pooling == Pooling::kNone) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the file does not say how a text's vectors become one: give --pooling mean, "
+                      "cls or last, as the model was trained");
+  }
+  return ModelPlan::of_program(file, std::move(program).value());
+}
+
+Result<std::unique_ptr<host::LastingEmbedder>> open_embedder_of(
+    const ServeOptions& options, const GgufFile& file, const host::ModelTexts& texts,
+    std::shared_ptr<const ModelPlan> plan, const Logger& logger) {
+  // As pumice embed does, unless told otherwise.
+  const KvTypes kv_type = options.kv_flags[0]->count() + options.kv_flags[1]->count() > 0
+                              ? options.model.kv_type()
+                              : KvTypes(KvType::kF32);
+  return open_embedder(options.model, file, texts, logger, std::move(plan),
+                       {.kv_type = kv_type,
+                        .math = options.model.math_kind(),
+                        .step_tokens = options.model.token_budget,
+                        .invariant = options.serving.invariant},
+                       kLongestEmbedded);
+}
+
+Status read_reserved(const std::vector<std::string>& given, EngineOptions& engine) {
+  for (const std::string& one : given) {
+    const size_t sign = one.find('=');
+    bool is_known = false;
+    for (size_t i = 0; i < kServiceClasses && sign != std::string::npos; ++i) {
+      if (service_class_name(static_cast<ServiceClass>(i)) != one.substr(0, sign)) continue;
+      PUMICE_TRY(const std::vector<uint32_t> numbers,
+                 parse_numbers("--reserve-decode", one.substr(sign + 1)));
+      is_known = numbers.size() == 1;
+      if (is_known) engine.reserved_decode_tokens.at(i) = numbers[0];
+    }
+    if (is_known) continue;
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--reserve-decode {}: must be interactive=N, normal=N or batch=N", one);
+  }
+  return {};
+}
+
+Result<std::unique_ptr<host::Host>> open_writer(const ServeOptions& options, const GgufFile& file,
+                                                const host::ModelTexts& texts,
+                                                const Logger& logger) {
+  EngineOptions engine{.kv_type = options.model.kv_type(),
+                       .math = options.model.math_kind(),
+                       .n_sequences = options.parallel,
+                       .token_budget = options.model.token_budget,
+                       .chunk_tokens = options.model.chunk_tokens,
+                       .aging_s = options.aging_s};
+  PUMICE_TRY_STATUS(read_reserved(options.reserved, engine));
+  options.serving.apply_to(engine);
+  // A prompt or an answer that loses its beginning unseen is nothing for clients.
+  engine.overflow = OverflowPolicy::kStop;
+  return open_host(options.model, file, texts, logger,
+                   {.engine = engine,
+                    .prompts = Prompts::kSeveral,
+                    .draft_model = options.serving.draft_model,
+                    .predicts = options.serving.predicts()});
+}
+
+Result<serve::OpenedParts> open_model_of(ServeOptions& options, const Logger& logger) {
+  const std::filesystem::path path = from_utf8(options.model.model);
+  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
+  PUMICE_TRY(const host::ModelTexts texts, host::ModelTexts::read(file));
+  serve::OpenedParts parts{.model = serve::ServedModel::read(file, texts)};
+  serve::ServedModel& model = parts.model;
+  model.names = options.aliases;
+  model.id = name_of(path);
+  for (const std::string& alias : options.aliases) {
+    if (alias == "*") continue;
+    model.id = alias;
+    break;
+  }
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, embedding_plan(file, options.pooling));
+  if (plan != nullptr) {
+    PUMICE_TRY(parts.embedder, open_embedder_of(options, file, texts, plan, logger));
+    model.window_tokens = parts.embedder->text_tokens();
+    model.trained_tokens = plan->program().context_length;
+    model.vector_width = parts.embedder->width();
+    return parts;
+  }
+  PUMICE_TRY_STATUS(options.generation.complete(texts));
+  PUMICE_TRY(parts.host, open_writer(options, file, texts, logger));
+  model.window_tokens = parts.host->window_tokens();
+  model.trained_tokens = parts.host->model().opened().model->program.context_length;
+  model.sampling = options.generation.sampler;
+  model.draws_seeds = !options.generation.has_seed();
+  return parts;
+}
+
 Status serve_model(ServeOptions options) {
   const Logger logger = stderr_logger(options.model.verbose);
   if (options.model.device.list) return print_devices(logger);
@@ -173,39 +343,16 @@ Status serve_model(ServeOptions options) {
     app_options.api_keys.insert(app_options.api_keys.end(), keys.begin(), keys.end());
   }
   PUMICE_TRY_STATUS(options.model.resolve());
-  const std::filesystem::path path = from_utf8(options.model.model);
-  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
-  PUMICE_TRY(const host::ModelTexts texts, host::ModelTexts::read(file));
-  PUMICE_TRY_STATUS(options.generation.complete(texts));
-
-  EngineOptions engine{.kv_type = options.model.kv_type(),
-                       .math = options.model.math_kind(),
-                       .n_sequences = options.parallel,
-                       .token_budget = options.model.token_budget,
-                       .chunk_tokens = options.model.chunk_tokens};
-  options.serving.apply_to(engine);
-  // A prompt or an answer that loses its beginning unseen is nothing for clients.
-  engine.overflow = OverflowPolicy::kStop;
-  PUMICE_TRY(std::unique_ptr<host::Host> host,
-             open_host(options.model, file, texts, logger,
-                       {.engine = engine,
-                        .prompts = Prompts::kSeveral,
-                        .draft_model = options.serving.draft_model,
-                        .predicts = options.serving.predicts()}));
-
-  serve::ServedModel model = serve::ServedModel::read(file, texts);
-  model.names = options.aliases;
-  model.id = name_of(path);
-  for (const std::string& alias : options.aliases) {
-    if (alias == "*") continue;
-    model.id = alias;
-    break;
+  PUMICE_TRY(serve::OpenedParts parts, open_model_of(options, logger));
+  if (parts.embedder != nullptr && !options.kv_events.endpoint.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--kv-events: a model that embeds keeps nothing in a cache");
   }
-  model.window_tokens = host->window_tokens();
-  model.trained_tokens = host->model().opened().model->program.context_length;
-  model.sampling = options.generation.sampler;
-  model.draws_seeds = !options.generation.has_seed();
 
+  if (options.queue_timeout_s > 0) app_options.service.queue_timeout_s = options.queue_timeout_s;
+  if (options.request_timeout_s > 0) {
+    app_options.service.request_timeout_s = options.request_timeout_s;
+  }
   app_options.service.speculation = options.serving.speculation();
   app_options.kv_type = options.model.kv_type_k;
   app_options.vllm_metrics = !options.metrics_compat.empty();
@@ -219,7 +366,7 @@ Status serve_model(ServeOptions options) {
   }
   raise_open_file_limit();
   PUMICE_TRY(const std::unique_ptr<serve::App> app,
-             serve::App::create(std::move(app_options), std::move(model), std::move(host)));
+             serve::App::create(std::move(app_options), std::move(parts)));
   if (app->kv_events() != nullptr) {
     const serve::KvPublisher& events = *app->kv_events();
     print_message("KV events at {}{}{}\n", events.endpoint(),
@@ -227,8 +374,10 @@ Status serve_model(ServeOptions options) {
   }
   print_message("listening on {}\n", app->url());
   app->run();
-  print_stats(options.serving.stats, app->host().engine());
-  app->host().keep_for_next_run();
+  if (const serve::Service* const service = app->model().service()) {
+    print_stats(options.serving.stats, service->host().engine());
+    service->host().keep_for_next_run();
+  }
   return {};
 }
 
@@ -242,6 +391,8 @@ Command add_serve(CLI::App& app) {
   command->remove_option(command->get_option("--profile"));
   options->model.remember_costs = true;
   options->model.add_batch_sizes(*command);
+  options->kv_flags = {command->get_option("--cache-type-k"),
+                       command->get_option("--cache-type-v")};
   add_answers(*command, *options);
   add_network(*command, *options);
   options->generation.add_to(*command);
@@ -252,8 +403,8 @@ Command add_serve(CLI::App& app) {
   }
   command->footer(
       "Sampling flags are what requests use that do not say.\n"
-      "Paths: /v1/chat/completions /v1/completions /v1/models /health /health/ready /metrics\n"
-      "  /props. Plain HTTP: a proxy adds TLS.\n"
+      "Paths: /v1/chat/completions /v1/completions /v1/responses /v1/messages /v1/embeddings\n"
+      "  /v1/models /health /health/ready /metrics /props. Plain HTTP: a proxy adds TLS.\n"
       "Examples:\n"
       "  pumice serve -m model.gguf\n"
       "  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"

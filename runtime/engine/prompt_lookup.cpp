@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 namespace pumice {
 
@@ -98,7 +99,44 @@ void PromptLookup::add(TokenId token) {
   ++n_tokens_;
 }
 
-Drafter prompt_lookup_drafter() {
+namespace {
+
+/// Goes on with an expected text as long as the answer does. Behind the first difference it looks up
+/// in both, the expected text before the other.
+class ExpectedLookup {
+ public:
+  ExpectedLookup(std::vector<TokenId> expected, size_t n_prompt)
+      : n_prompt_(n_prompt), n_expected_(expected.size()), texts_(std::move(expected)) {}
+
+  Guess operator()(std::span<const TokenId> tokens, uint32_t most) {
+    const auto expected = std::span<const TokenId>(texts_).first(n_expected_);
+    const auto said = tokens.subspan(std::min(n_prompt_, tokens.size()));
+    if (said.size() < n_expected_ && std::ranges::equal(said, expected.first(said.size()))) {
+      const auto next = expected.subspan(said.size());
+      const auto guessed = next.first(std::min<size_t>(most, next.size()));
+      return {{guessed.begin(), guessed.end()}, kSurest};
+    }
+    texts_.resize(n_expected_);
+    texts_.insert(texts_.end(), tokens.begin(), tokens.end());
+    return lookup_(texts_, most);
+  }
+
+ private:
+  static constexpr uint32_t kSurest = 2;  // PromptLookup's kind of the longest matches
+
+  const size_t n_prompt_;
+  const size_t n_expected_;
+  std::vector<TokenId> texts_;  // the expected one, then that of the last call
+  PromptLookup lookup_;
+};
+
+}  // namespace
+
+Drafter prompt_lookup_drafter(std::vector<TokenId> expected, size_t n_prompt) {
+  if (!expected.empty()) {
+    return [lookup = std::make_shared<ExpectedLookup>(std::move(expected), n_prompt)](
+               std::span<const TokenId> tokens, uint32_t most) { return (*lookup)(tokens, most); };
+  }
   return [lookup = std::make_shared<PromptLookup>()](
              std::span<const TokenId> tokens, uint32_t most) { return (*lookup)(tokens, most); };
 }

@@ -73,7 +73,8 @@ class PromptLookup {
   bool consistent_ = false;                       // no exception has left it in the middle
 };
 
-/// A drafter that looks up, for one request.
-Drafter prompt_lookup_drafter();
+/// A drafter that looks up, for one request. `expected`: what its answer, the text behind its first
+/// `n_prompt` tokens, may repeat from its beginning on, or in parts.
+Drafter prompt_lookup_drafter(std::vector<TokenId> expected = {}, size_t n_prompt = 0);
 
 }  // namespace pumice

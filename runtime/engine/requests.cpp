@@ -99,6 +99,7 @@ Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
                    .max_new_tokens = request.max_new_tokens,
                    .service_class = request.service_class,
                    .priority = request.priority,
+                   .client = request.client,
                    .deadline_s = now_s + request.timeout_s,
                    .salt = request.salt,
                    .max_tokens_per_s = request.max_tokens_per_s,

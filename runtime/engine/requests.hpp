@@ -65,6 +65,7 @@ struct GenerationRequest {
   std::shared_ptr<const Constraint> constraint = {};
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
+  uint64_t client = 0;                                         ///< RequestSpec::client
   double timeout_s = std::numeric_limits<double>::infinity();  ///< from now
   /// Tokens come no faster, but for one that may be made up for; 0: as fast as can be.
   double max_tokens_per_s = 0;

@@ -24,6 +24,9 @@ struct ModelRequest {
   EngineOptions engine = {};
   bool engine_may_differ = true;  ///< see OpenOptions
   bool gives_hidden = false;      ///< likewise
+  /// What is loaded again of the file; none: ModelPlan::of_source. Of a program that embeds, `engine`
+  /// means nothing.
+  std::shared_ptr<const ModelPlan> plan = {};
 };
 
 /// Any thread. Opening holds a lock, which other threads that want the device wait for.

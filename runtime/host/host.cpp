@@ -153,7 +153,8 @@ Result<Submitted> Host::submit(ConversationId conversation, RequestInput input) 
   BusyMark mark(*this, conversation);
   Submission submission{.choice_of = input.shares_prompt_with,
                         .scores = input.scores,
-                        .cache_hit_threshold = input.cache_hit_threshold};
+                        .cache_hit_threshold = input.cache_hit_threshold,
+                        .queue_timeout_s = input.queue_timeout_s};
   PUMICE_TRY(Prepared prepared, prepare(std::move(input), before));
   prepared.record.conversation = conversation;
   Submitted submitted{.prompt_tokens = static_cast<uint32_t>(prepared.request.prompt.size()),

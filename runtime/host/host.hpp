@@ -58,6 +58,7 @@ struct ConversationDefaults {
   SamplerOptions sampling;
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
+  uint64_t client = 0;  ///< RequestSpec::client
   std::string salt;
   double max_tokens_per_s = 0;
   GenerationRequest::Delivery delivery = GenerationRequest::Delivery::kToken;
@@ -84,6 +85,8 @@ struct Speculation {
   };
   Guesses guesses = Guesses::kNone;
   uint32_t most_tokens = kMostTokens;  ///< a guess
+  /// With kLookup and kAuto: what the answer may repeat (prompt_lookup_drafter).
+  std::vector<TokenId> expected = {};
 };
 
 /// A request. Its prompt is one of text, tokens and messages. Without any it is what its
@@ -111,6 +114,9 @@ struct RequestInput {
   /// What the wish's text alone compiles to, for whoever has it: needs no compiling where no reasoning can come first.
   std::shared_ptr<const Constraint> constraint = {};
   double timeout_s = std::numeric_limits<double>::infinity();
+  /// It ends for EndReason::kDeadline, with RequestTimes::first_scheduled never, if by then nothing
+  /// of it was in a step.
+  double queue_timeout_s = std::numeric_limits<double>::infinity();
   bool ignore_end = false;
   std::optional<uint32_t> log_probs = {};  ///< GenerationRequest::log_probs
   bool scores = false;                     ///< GenerationRequest::on_score, as events
@@ -252,6 +258,7 @@ class Host {
     uint32_t n_forgotten = 0;
     Clock::time_point submitted;
     std::optional<Clock::time_point> deadline = {};  // once it is with the engine
+    std::optional<Clock::time_point> start_by = {};  // likewise
     std::optional<Clock::time_point> first_token = {};
     std::optional<pumice::RequestId> running = {};  // with the engine
     bool ended = false;                             // its last event waits to be taken
@@ -268,6 +275,7 @@ class Host {
     RequestId choice_of = RequestId::kNone;
     bool scores = false;
     double cache_hit_threshold = 0;
+    double queue_timeout_s = std::numeric_limits<double>::infinity();
     GenerationRequest request;
   };
   /// A request that waits for a prefix from the store.
@@ -297,6 +305,7 @@ class Host {
 
   // host_prompt.cpp: from a caller's words to a request
   Result<Prepared> prepare(RequestInput input, const OpenConversation& conversation) const;
+  /// Of a request that has its prompt.
   Status have_drafted(const Speculation& speculation, GenerationRequest& request) const;
   Status add_text(const RequestInput& input, const OpenConversation& conversation,
                   Prepared& prepared) const;
@@ -323,6 +332,7 @@ class Host {
   void stop(RequestId id, EndReason reason, Status failure = {});
   Status advance(double budget_s);
   void end_overdue();
+  bool waits(RequestId id) const;
   void add_event(StepEvent& step);
   void finish(RequestId id, OpenRequest& request, RequestReport report, Event& event);
   void finish_with_error(RequestId id, const Error& error);
@@ -362,8 +372,9 @@ class Host {
   std::mutex poll_mutex_;  // of the polling thread; taken before mutex_
   std::unique_ptr<Engine> engine_;
   std::map<pumice::RequestId, RequestId> running_;
-  std::set<std::pair<Clock::time_point, RequestId>> deadlines_;  // of those that have one
-  std::vector<Reading> reading_;                                 // in the order they came
+  // Of those that have one.
+  std::set<std::pair<Clock::time_point, RequestId>> deadlines_, starts_;
+  std::vector<Reading> reading_;  // in the order they came
   std::deque<Event> events_;
   bool budget_event_due_ = false;
   bool is_lost_ = false;  // its device, and no other was had yet

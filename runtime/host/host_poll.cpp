@@ -1,5 +1,6 @@
 // Host: the polling thread.
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <new>
 #include <utility>
@@ -94,6 +95,20 @@ void Host::end_overdue() {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     stop(deadlines_.begin()->second, EndReason::kDeadline);
   }
+  while (!starts_.empty() && starts_.begin()->first <= now) {
+    const RequestId id = starts_.begin()->second;
+    starts_.erase(starts_.begin());
+    if (waits(id)) stop(id, EndReason::kDeadline);
+  }
+}
+
+/// Nothing of it was in a step yet.
+bool Host::waits(RequestId id) const {
+  const std::lock_guard lock(mutex_);
+  const auto request = requests_.find(id);
+  if (request == requests_.end() || request->second.ended) return false;
+  const std::optional<pumice::RequestId> running = request->second.running;
+  return !running || std::isnan(engine_->scheduler().request(*running).times.first_scheduled);
 }
 
 Status Host::wait(std::chrono::microseconds most) {
@@ -143,13 +158,17 @@ void Host::empty_inbox() {
 }
 
 void Host::start(Submission submission) {
-  const double timeout_s = submission.request.timeout_s;
-  if (timeout_s <= kLongestTimeout_s) {
+  const auto limit = [&](double s, std::optional<Clock::time_point>& time, auto& times) {
+    if (!(s <= kLongestTimeout_s)) return;
+    time = Clock::now() +
+           std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+    times.emplace(*time, submission.id);
+  };
+  {
     const std::lock_guard lock(mutex_);
     OpenRequest& request = requests_.at(submission.id);
-    request.deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                          std::chrono::duration<double>(timeout_s));
-    deadlines_.emplace(*request.deadline, submission.id);
+    limit(submission.request.timeout_s, request.deadline, deadlines_);
+    limit(submission.queue_timeout_s, request.start_by, starts_);
   }
   if (!waits_for_stored(submission)) give_to_engine(std::move(submission));
 }
@@ -259,6 +278,7 @@ void Host::add_event(StepEvent& step) {
 /// Makes `event` the last one of a request. With mutex_ held, as `settle`.
 void Host::finish(RequestId id, OpenRequest& request, RequestReport report, Event& event) {
   if (request.deadline) deadlines_.erase({*request.deadline, id});
+  if (request.start_by) starts_.erase({*request.start_by, id});
   const Clock::time_point now = Clock::now();
   event.kind = Event::Kind::kFinished;
   event.request = id;

@@ -70,6 +70,7 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   request.stop_strings = std::move(input.stops);
   request.service_class = defaults.service_class;
   request.priority = defaults.priority;
+  request.client = defaults.client;
   request.timeout_s = input.timeout_s;
   request.salt = defaults.salt;
   request.max_tokens_per_s = defaults.max_tokens_per_s;
@@ -77,7 +78,6 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   request.log_probs = input.log_probs;
   request.most_draft_tokens = input.speculation.most_tokens;
   request.adapts_drafts = input.speculation.guesses == Speculation::Guesses::kAuto;
-  PUMICE_TRY_STATUS(have_drafted(input.speculation, request));
   const bool answers =
       input.text.empty() && input.tokens.empty() && conversation.said.awaits_answer();
   const bool has_messages = !input.messages.empty() || answers;
@@ -91,6 +91,7 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   if (request.prompt.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "the prompt is empty");
   }
+  PUMICE_TRY_STATUS(have_drafted(input.speculation, request));
   PUMICE_TRY_STATUS(hold(input, prepared));
   PUMICE_TRY(request.max_new_tokens, new_tokens(input, request.prompt.size()));
   PUMICE_TRY_STATUS(engine_->check(request));
@@ -118,7 +119,7 @@ Status Host::have_drafted(const Speculation& speculation, GenerationRequest& req
       return {};
     case Speculation::Guesses::kLookup:
     case Speculation::Guesses::kAuto:
-      request.drafter = prompt_lookup_drafter();
+      request.drafter = prompt_lookup_drafter(speculation.expected, request.prompt.size());
       return {};
     case Speculation::Guesses::kModel:
       if (draft_model_ == nullptr) {

@@ -8,7 +8,7 @@ import { createAnthropic } from '@ai-sdk/anthropic';
 import { createOpenAI } from '@ai-sdk/openai';
 import { createOpenAICompatible } from '@ai-sdk/openai-compatible';
 import { HumanMessage, ToolMessage } from '@langchain/core/messages';
-import { ChatOpenAI } from '@langchain/openai';
+import { ChatOpenAI, OpenAIEmbeddings } from '@langchain/openai';
 import { generateObject, generateText, jsonSchema, streamText, tool } from 'ai';
 import OpenAI from 'openai';
 import { z } from 'zod';
@@ -100,6 +100,28 @@ test('openai: several choices, seeds and stops', async () => {
   const stopped = await openai.chat.completions.create({ model, messages, max_tokens: 20, temperature: 0, stop: [stop] });
   assert.equal(stopped.choices[0].finish_reason, 'stop');
   assert.ok(!stopped.choices[0].message.content.includes(stop));
+});
+
+test('openai: embeddings of texts and of tokens, as numbers and as bytes', async () => {
+  const embeddings = new OpenAI({ baseURL: `${process.env.PUMICE_EMBEDDINGS_URL}/v1`, apiKey: 'none', maxRetries: 0 });
+  const ask = { model, input: ['The dog ran.', 'Once upon a time'] };
+  // The client asks for bytes unless it is told otherwise.
+  const bytes = await embeddings.embeddings.create(ask);
+  const numbers = await embeddings.embeddings.create({ ...ask, encoding_format: 'float' });
+  assert.deepEqual(bytes.data.map((one) => one.index), [0, 1]);
+  for (const [i, { embedding }] of numbers.data.entries()) {
+    assert.ok(Math.abs(Math.hypot(...embedding) - 1) < 1e-5);
+    assert.equal(bytes.data[i].embedding.length, embedding.length);
+    embedding.forEach((value, k) => assert.ok(Math.abs(value - bytes.data[i].embedding[k]) < 1e-4));
+  }
+  assert.ok(bytes.usage.prompt_tokens > 0);
+  const short = await embeddings.embeddings.create({ model, input: [[1, 5, 6]], dimensions: 8 });
+  assert.equal(short.data[0].embedding.length, 8);
+  await assert.rejects(embeddings.chat.completions.create({ model, messages }), OpenAI.BadRequestError);
+  await assert.rejects(openai.embeddings.create(ask), OpenAI.BadRequestError);
+  const chain = new OpenAIEmbeddings({ model, apiKey: 'none', maxRetries: 0, configuration: { baseURL: embeddings.baseURL } });
+  const [first] = await chain.embedDocuments(ask.input);
+  first.forEach((value, k) => assert.ok(Math.abs(value - numbers.data[0].embedding[k]) < 1e-4));
 });
 
 test('openai: errors are its own classes', async () => {

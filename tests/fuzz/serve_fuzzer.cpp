@@ -10,6 +10,7 @@
 #include "tests/answers/byte_tokens.hpp"
 #include "tests/fuzz/fuzz.hpp"
 #include "tools/serve/service/answer_reader.hpp"
+#include "tools/serve/wires/embeddings.hpp"
 #include "tools/serve/wires/tokens.hpp"
 #include "tools/serve/wires/wires.hpp"
 
@@ -81,6 +82,17 @@ void run(std::string_view input) {
   for (const auto apart : {tokenize, detokenize_tokens, apply_template, render_completion,
                            render_chat, count_message_tokens, count_response_tokens}) {
     (void)apart(json, context);
+  }
+  static const ServedModel kEmbeds = [] {
+    ServedModel model = fuzz::model();
+    model.vector_width = 4;
+    return model;
+  }();
+  const auto embeddings = read_embeddings(json, {.model = kEmbeds, .warnings = &warnings});
+  if (const auto* const texts = std::get_if<EmbeddingInput>(&embeddings)) {
+    const std::vector<std::vector<float>> vectors(texts->texts.size(), {1, 2, 3, 4});
+    const std::string text = embeddings_answer(*texts, vectors, kEmbeds);
+    promise(read_json(text, text.size()).ok(), "vectors are JSON");
   }
 }
 

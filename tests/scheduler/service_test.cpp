@@ -35,6 +35,81 @@ uint32_t steps_to_first_token(SchedulerBed& bed, RequestId id) {
   return UINT32_MAX;
 }
 
+// ---- clients
+
+/// Who had its first token when, of requests of which one runs at a time.
+std::vector<RequestId> order_of_service(SchedulerBed& bed, std::vector<RequestId> ids) {
+  bed.run_to_idle();
+  std::ranges::sort(ids, {},
+                    [&](RequestId id) { return bed.scheduler.request(id).times.first_token; });
+  return ids;
+}
+
+TEST(ServiceRule, ClientsThatWaitTakeTurnsHoweverManyEachSent) {
+  SchedulerBed bed({.token_budget = 64, .max_running = 1}, 64);
+  std::vector<RequestId> ids;
+  for (const uint64_t client : {1, 1, 1, 1, 2, 2, 3}) {
+    ids.push_back(
+        bed.add(tokens_from(100 * static_cast<uint32_t>(ids.size()), 8), 2, {.client = client}));
+  }
+  const std::vector<RequestId> order = {ids[0], ids[4], ids[6], ids[1], ids[5], ids[2], ids[3]};
+  EXPECT_EQ(order_of_service(bed, ids), order);
+}
+
+TEST(ServiceRule, AClientThatComesLaterIsServedWithinARoundAndNotBeforeAll) {
+  SchedulerBed bed({.token_budget = 64, .max_running = 1}, 64);
+  std::vector<RequestId> ids;
+  for (uint32_t i = 0; i < 5; ++i) {
+    ids.push_back(bed.add(tokens_from(100 * i, 8), 2, {.client = 1}));
+  }
+  while (bed.scheduler.request(ids[2]).generated_tokens == 0) bed.step();
+  for (uint32_t i = 0; i < 2; ++i) {
+    ids.push_back(bed.add(tokens_from(1000 + 100 * i, 8), 2, {.client = 2}));
+  }
+  const std::vector<RequestId> order = {ids[0], ids[1], ids[2], ids[3], ids[5], ids[4], ids[6]};
+  EXPECT_EQ(order_of_service(bed, ids), order);
+}
+
+TEST(ServiceRule, AClientThatTookRequestsBackIsNotBehindOthersForThem) {
+  SchedulerBed bed({.token_budget = 64, .max_running = 1}, 64);
+  std::vector<RequestId> ids = {bed.add(tokens_from(0, 8), 2, {.client = 2})};
+  bed.step();
+  for (uint32_t i = 0; i < 3; ++i) {
+    const RequestId taken_back = bed.add(tokens_from(100 + 100 * i, 8), 2, {.client = 1});
+    bed.scheduler.cancel(taken_back, bed.now);
+  }
+  for (uint32_t i = 0; i < 3; ++i) {
+    ids.push_back(bed.add(tokens_from(1000 + 100 * i, 8), 2, {.client = i == 1 ? 1u : 2u}));
+  }
+  EXPECT_EQ(order_of_service(bed, ids), ids);
+}
+
+TEST(ServiceRule, WithoutClientsTheyAreServedInTheOrderTheyCame) {
+  SchedulerBed bed({.token_budget = 64, .max_running = 1}, 64);
+  std::vector<RequestId> ids;
+  for (uint32_t i = 0; i < 6; ++i) {
+    if (i == 3) bed.step();
+    ids.push_back(bed.add(tokens_from(100 * i, 8), 2));
+  }
+  EXPECT_EQ(order_of_service(bed, ids), ids);
+}
+
+TEST(ServiceRule, ClassesAndPrioritiesComeBeforeTurnsOfClients) {
+  SchedulerBed bed({.token_budget = 64, .max_running = 1}, 64);
+  std::vector<RequestId> ids;
+  const auto add = [&](uint64_t client, RequestSpec spec) {
+    spec.client = client;
+    ids.push_back(bed.add(tokens_from(100 * static_cast<uint32_t>(ids.size()), 8), 2, spec));
+  };
+  add(1, kBatch);
+  add(2, {.priority = 1});
+  add(1, {.priority = -1});
+  add(1, {.priority = -1});
+  add(1, kInteractive);
+  EXPECT_EQ(order_of_service(bed, ids),
+            (std::vector<RequestId>{ids[4], ids[2], ids[3], ids[1], ids[0]}));
+}
+
 // ---- better classes
 
 TEST(ServiceRule, ABetterClassTakesAPlaceFromRowsThatDecode) {

@@ -31,10 +31,10 @@ TIMEOUT_S = 120
 class Server:
     """A running `pumice serve`; its log is read as it comes."""
 
-    def __init__(self, folder, *flags, env=None):
+    def __init__(self, folder, *flags, env=None, model=MODEL):
         words = shlex.split(os.environ.get("PUMICE_TEST_LAUNCHER", ""))
         self.process = subprocess.Popen(
-            [*words, BINARY, "serve", "-m", str(MODEL), "--port", "0", "-c", "512", *map(str, flags)], cwd=folder,
+            [*words, BINARY, "serve", "-m", str(model), "--port", "0", "-c", "512", *map(str, flags)], cwd=folder,
             env=user_environment(folder / "config", env or {}), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True)
         self.log = []
@@ -251,6 +251,43 @@ class Texts(ServeTest):
             {"type": "function", "name": "look", "parameters": schema}], "tool_choice": "required"})["output"][-1]
         self.assertIn(json.loads(item["arguments"])["n"], (1, 2, 3))
         self.assertIn(self.complete(guided_choice=["yes", "no"])["choices"][0]["text"], ("yes", "no"))
+
+    def test_what_an_answer_is_predicted_to_be_is_guessed_and_verified(self):
+        body = {"messages": [{"role": "user", "content": PROMPT}], "max_completion_tokens": 60}
+
+        def ask(server, prediction=None):
+            more = {"prediction": {"type": "content", "content": prediction}} if prediction is not None else {}
+            answer = server.json("POST", "/v1/chat/completions", {**body, **more})
+            details = answer["usage"]["completion_tokens_details"]
+            return (answer["choices"][0]["message"]["content"], details["accepted_prediction_tokens"],
+                    details["rejected_prediction_tokens"])
+
+        text, _, _ = ask(self.server)
+        # As many are verified as the flag's guesses are.
+        eager = Server(self.folder, *self.flags, "--spec", "ngram")
+        self.addCleanup(eager.stop)
+        plain, found, _ = ask(eager)
+        same, accepted, rejected = ask(eager, text)
+        self.assertEqual((plain, same, rejected), (text, text, 0))
+        self.assertGreater(accepted, max(found, 45))
+        parts = [{"type": "text", "text": text[:40]}, {"type": "text", "text": text[40:]}]
+        self.assertEqual(ask(eager, parts), (text, accepted, 0))
+        # What is wrong costs guesses and changes nothing; behind it, it is right again.
+        words = text.split(" ")
+        other, accepted, rejected = ask(eager, " ".join([*words[:10], "xylophone", *words[11:]]))
+        self.assertEqual(other, text)
+        self.assertGreater(accepted, max(found, 30))
+        self.assertGreater(rejected, 0)
+        # Without a flag too it is guessed, as far as that is worth it.
+        quiet = Server(self.folder, *self.flags, "--spec", "off")
+        self.addCleanup(quiet.stop)
+        self.assertEqual(ask(quiet), (text, 0, 0))
+        same, accepted, rejected = ask(quiet, text)
+        self.assertEqual((same, rejected), (text, 0))
+        self.assertGreater(accepted, 0)
+        for prediction in ("text", {"type": "content"}, {"type": "other", "content": "a"}, {"type": "content", "content": 3}):
+            with self.subTest(prediction):
+                self.refused("/v1/chat/completions", {**body, "prediction": prediction}, 400, "prediction")
 
     def test_a_stop_string_ends_the_text_before_it(self):
         text = self.complete(max_tokens=60)["choices"][0]["text"]

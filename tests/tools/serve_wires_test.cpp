@@ -12,6 +12,7 @@
 #include "tools/serve/service/answer_reader.hpp"
 #include "tools/serve/service/metrics.hpp"
 #include "tools/serve/wires/chat_input.hpp"
+#include "tools/serve/wires/embeddings.hpp"
 #include "tools/serve/wires/openai_common.hpp"
 #include "tools/serve/wires/tokens.hpp"
 #include "tools/serve/wires/wires.hpp"
@@ -129,6 +130,58 @@ TEST_F(Wires, ACompletionIsTokensOrTextAndWhatSaysHowItGoesOn) {
       read_completion, parse(R"({"prompt": [[5, 6], [7]], "echo": true, "max_tokens": 0})"));
   EXPECT_EQ(many.input.prompts, (std::vector<std::vector<TokenId>>{{5, 6}, {7}}));
   EXPECT_TRUE(many.no_tokens);
+}
+
+TEST_F(Wires, APredictionIsTokensOfNoMoreThanAnAnswerCanHave) {
+  const std::string_view asked =
+      R"({"messages": [{"role": "user", "content": "a"}], "timeout_s": 2.5, "prediction": )";
+  const auto prediction = [&](const std::string& json) {
+    return request(read_chat, parse(std::string(asked) + json + "}")).input.prediction;
+  };
+  const std::vector<TokenId> ab = model_.tokenizer->encode("ab", {.add_special = false}).value();
+  EXPECT_EQ(prediction(R"({"type": "content", "content": "ab"})"), ab);
+  EXPECT_EQ(prediction(R"({"type": "content", "content": [{"type": "text", "text": "a"},
+                                                        {"type": "text", "text": "b"}]})"),
+            ab);
+  EXPECT_TRUE(prediction("null").empty());
+  model_.window_tokens = 5;
+  EXPECT_EQ(prediction(R"({"type": "content", "content": "abcdefgh"})").size(), 5u);
+  EXPECT_EQ(request(read_chat, parse(std::string(asked) + "null}")).input.timeout_s, 2.5);
+  for (const std::string_view bad :
+       {R"("ab")", R"({"content": "ab"})", R"({"type": "content"})",
+        R"({"type": "content", "content": [{"type": "image_url"}]})"}) {
+    const ApiError refused = error(read_chat, std::string(asked) + std::string(bad) + "}");
+    EXPECT_TRUE(refused.message.find("prediction") != std::string::npos ||
+                refused.param.starts_with("prediction"))
+        << refused.message;
+  }
+}
+
+TEST_F(Wires, VectorsAreAskedForByTextOrTokensAndWrittenAsNumbersOrBytes) {
+  const std::string body =
+      R"({"input": ["ab", "c"], "dimensions": 2, "encoding_format": "base64"})";
+  EXPECT_EQ(std::get<ApiError>(read_embeddings(parse(body), {.model = model_})).param, "model");
+  model_.vector_width = 3;
+  EXPECT_EQ(error(read_completion, R"({"prompt": "a"})").param, "model");
+  EXPECT_EQ(error(read_chat, R"({"messages": [{"role": "user", "content": "a"}]})").param, "model");
+  EXPECT_EQ(error(read_messages, R"({"messages": [{"role": "user", "content": "a"}]})").param,
+            "model");
+  EXPECT_EQ(error(read_response, R"({"input": "a"})").param, "model");
+  auto parsed = read_embeddings(parse(body), {.model = model_});
+  auto& input = std::get<EmbeddingInput>(parsed);
+  EXPECT_EQ(input.texts.size(), 2u);
+  EXPECT_EQ(input.dimensions, 2u);
+  const Json bytes = parse(embeddings_answer(input, {{3, 4, 5}, {0, -2, 1}}, model_));
+  // 0.6 and 0.8, 0 and -1: little-endian.
+  EXPECT_EQ(bytes["data"][0]["embedding"], "mpkZP83MTD8=");
+  EXPECT_EQ(bytes["data"][1]["embedding"], "AAAAAAAAgL8=");
+  EXPECT_EQ(bytes["data"][1]["index"], 1);
+  EXPECT_EQ(bytes["usage"]["prompt_tokens"], input.n_tokens());
+  input.base64 = false;
+  input.dimensions = 3;
+  const Json numbers = parse(embeddings_answer(input, {{0, 0, 2}, {0, 0, 0}}, model_));
+  EXPECT_EQ(numbers["data"][0]["embedding"], Json({0, 0, 1}));
+  EXPECT_EQ(numbers["data"][1]["embedding"], Json({0, 0, 0}));
 }
 
 TEST_F(Wires, WhatCannotBeHonouredIsNamed) {

@@ -14,12 +14,13 @@
 
 #include "base/log.hpp"
 #include "base/result.hpp"
+#include "tools/serve/cross_origin.hpp"
 #include "tools/serve/fleet/kv_events.hpp"
 #include "tools/serve/http/http_server.hpp"
 #include "tools/serve/service/answering.hpp"
 #include "tools/serve/service/metrics.hpp"
-#include "tools/serve/service/served_model.hpp"
-#include "tools/serve/service/service.hpp"
+#include "tools/serve/service/running_model.hpp"
+#include "tools/serve/wires/embeddings.hpp"
 #include "tools/serve/wires/openai_common.hpp"
 #include "tools/serve/wires/wires.hpp"
 
@@ -28,7 +29,10 @@ namespace pumice::serve {
 struct AppOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8080;
-  std::vector<std::string> api_keys = {};  ///< empty: everybody may ask
+  std::vector<std::string> api_keys = {};      ///< empty: everybody may ask
+  std::vector<std::string> cors_origins = {};  ///< CrossOrigin's
+  std::vector<std::string> left_out = {};      ///< names of endpoint_flags()
+  bool ollama = false;                         ///< what clients of Ollama ask is answered too
   HttpLimits limits = {};
   ServiceOptions service = {};
   double drain_delay_s = 0;  ///< after SIGTERM, until new requests are refused
@@ -42,11 +46,17 @@ struct AppOptions {
   std::function<void(const RequestSummary&)> log_request = {};  ///< of each that is over
 };
 
+/// A flag that leaves paths out, and which; some of them are also behind /v1, or only there.
+struct EndpointFlag {
+  std::string_view name;
+  std::vector<std::string_view> paths;
+};
+const std::vector<EndpointFlag>& endpoint_flags();
+
 class App {
  public:
   /// Listens; nothing is answered until `run`. Errors: HttpServer::listen's.
-  static Result<std::unique_ptr<App>> create(AppOptions options, ServedModel model,
-                                             std::unique_ptr<host::Host> host);
+  static Result<std::unique_ptr<App>> create(AppOptions options, OpenedParts parts);
 
   const std::string& url() const { return http_->url(); }
   const KvPublisher* kv_events() const { return options_.kv_events.get(); }
@@ -54,34 +64,42 @@ class App {
   /// too.
   void run();
   /// For what is kept for the next run; after `run`.
-  host::Host& host() { return service_->host(); }
+  RunningModel& model() { return *running_; }
 
  private:
-  /// One way to answer: on the server's thread, on a worker, or by generating.
+  /// One way to answer: on the server's thread, on a worker, by generating, or by embedding.
   struct Route {
     using Apart = std::variant<Json, ApiError> (*)(const Json&, const WireContext&);
 
     std::function<HttpResponse(const HttpRequest&)> at_once = {};
     Apart apart = nullptr;
     Wire wire = nullptr;
+    bool embeds = false;
     ErrorWriter write_error = nullptr;
     bool is_post = false;
     bool is_open = false;  ///< without a key
   };
 
-  App(AppOptions options, ServedModel model);
+  explicit App(AppOptions options);
   void add_routes();
   void add_at_once(std::string path, std::function<HttpResponse(const HttpRequest&)> answer,
                    bool is_open = false);
   void add_apart(std::string path, Route::Apart answer, ErrorWriter write_error = openai_error);
   void add_wire(std::string path, Wire wire, ErrorWriter write_error);
+  void leave_out(std::string_view flag);
   const Route* find_route(const HttpRequest& request) const;
 
   std::optional<HttpResponse> check(const HttpRequest& request) const;
   std::optional<ApiError> why_not(const HttpRequest& request) const;
   bool has_key(const HttpRequest& request) const;
+  uint64_t client_of(const HttpRequest& request) const;
   void handle(const std::shared_ptr<Exchange>& exchange);
+  void conclude(const RequestSummary& summary);
+  void refuse(const std::shared_ptr<Exchange>& exchange, const Route& route, const ApiError& error);
   void generate(const std::shared_ptr<Exchange>& exchange, const Route& route);
+  void embed(const std::shared_ptr<Exchange>& exchange, const Route& route);
+  void begin_embedding(const std::shared_ptr<Exchange>& exchange, const Route& route,
+                       EmbeddingInput input);
   void answer_apart(const std::shared_ptr<Exchange>& exchange, const Route& route);
   void signalled(int count);
   void stop_when_idle();
@@ -94,13 +112,13 @@ class App {
   HttpResponse props() const;
 
   const AppOptions options_;
-  const ServedModel model_;
+  const CrossOrigin cross_origin_;
   FieldWarnings warnings_;
-  WireContext wires_;
   Metrics metrics_;
   std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<Service> service_;
-  std::optional<AnswerContext> answers_;
+  std::unique_ptr<RunningModel> running_;
+  std::optional<WireContext> wires_;
+  AnswerContext answers_;
   std::map<std::string, Route, std::less<>> routes_;
   bool is_draining_ = false;  // not ready any more
   bool refuses_ = false;      // new requests

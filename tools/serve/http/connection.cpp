@@ -54,6 +54,7 @@ Connection::Connection(asio::ip::tcp::socket socket, std::shared_ptr<ConnectionO
       ping_timer_(socket_.get_executor()) {
   ++owner_->n_connections;
   ErrorCode ignored;
+  peer_ = socket_.remote_endpoint(ignored).address().to_string();
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.set_option(asio::socket_base::send_buffer_size(kSystemsBytes), ignored);
 }
@@ -76,6 +77,7 @@ void Connection::limit(double s, std::function<void()> late) {
 
 void Connection::read_request() {
   request_ = {};
+  request_.peer = peer_;
   left_ = {};
   ended_ = goes_on_ = false;
   parser_.emplace();
@@ -184,9 +186,17 @@ void Connection::watch() {
 
 // ---- an answer out
 
+void Connection::add_headers(HttpResponse& response) {
+  if (!owner_->handlers.headers) return;
+  for (auto& header : owner_->handlers.headers(request_)) {
+    response.headers.push_back(std::move(header));
+  }
+}
+
 void Connection::respond(HttpResponse response) {
   if (closed_ || ended_) return;
   ended_ = true;
+  add_headers(response);
   std::string extra =
       fmt::format("Content-Length: {}\r\nX-Request-Id: {}\r\n", response.body.size(), request_.id);
   if (request_.id.empty()) extra = fmt::format("Content-Length: {}\r\n", response.body.size());
@@ -204,6 +214,7 @@ void Connection::begin_stream(HttpResponse response, std::string keep_alive) {
   if (chunked_) extra += "Transfer-Encoding: chunked\r\n";
   extra += keeps_ ? "Connection: keep-alive\r\n" : "Connection: close\r\n";
   keep_alive_text_ = std::move(keep_alive);
+  add_headers(response);
   send(head_of(response, extra));
   if (!keep_alive_text_.empty() && owner_->limits.ping_s > 0) ping();
 }

@@ -59,6 +59,7 @@ class Connection final : public Exchange {
   void refuse(ErrorCode error, bool in_body);
   void handle();
   void watch();
+  void add_headers(HttpResponse& response);
   void send(std::string_view bytes);
   void flush();
   void ping();
@@ -75,6 +76,7 @@ class Connection final : public Exchange {
   boost::asio::steady_timer ping_timer_;
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
+  std::string peer_;
   HttpRequest request_;
   std::function<void()> left_;
   std::string keep_alive_text_;

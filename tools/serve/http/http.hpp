@@ -18,6 +18,7 @@ struct HttpRequest {
   std::string query;                                         ///< what stands behind "?"
   std::vector<std::pair<std::string, std::string>> headers;  ///< names in lower case
   std::string body;
+  std::string peer;  ///< the client's address, without its port
   /// The client's x-request-id if it is short and printable, else one of ours.
   std::string id;
 

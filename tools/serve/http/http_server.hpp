@@ -39,6 +39,9 @@ class HttpServer {
     std::function<void(std::shared_ptr<Exchange>)> handle;
     /// What is wrong on the level of HTTP, as the body of an answer.
     std::function<HttpResponse(unsigned status, std::string_view message)> refuse;
+    /// Headers that its answer gets besides its own. Null: none.
+    std::function<std::vector<std::pair<std::string, std::string>>(const HttpRequest&)> headers =
+        {};
     /// SIGINT or SIGTERM came: the how manieth. Until `run` they end the program.
     std::function<void(int count)> signalled;
   };

@@ -60,8 +60,10 @@ struct Usage {
   uint32_t cached_tokens = 0;
   uint32_t completion_tokens = 0;
   uint32_t reasoning_tokens = 0;
-  double prompt_ms = 0;     ///< until the first token
-  double predicted_ms = 0;  ///< from there to the end
+  uint32_t drafted_tokens = 0;   ///< that were guessed and verified
+  uint32_t accepted_tokens = 0;  ///< of those, what the answer says
+  double prompt_ms = 0;          ///< until the first token
+  double predicted_ms = 0;       ///< from there to the end
 };
 
 /// One answer in a wire's words; a pure function of what it is given, in order. Texts of a stream

@@ -1,6 +1,7 @@
 #include "tools/serve/service/answering.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace pumice::serve {
@@ -26,6 +27,25 @@ Finish finish_of(EndReason reason, uint32_t n_calls) {
   if (reason == EndReason::kStopString) return Finish::kStopString;
   const bool is_full = reason == EndReason::kLength || reason == EndReason::kWindow;
   return is_full ? Finish::kLength : Finish::kStop;
+}
+
+/// A request that had no more time.
+ApiError too_late(const RequestReport& report) {
+  if (!std::isnan(report.times.first_scheduled)) {
+    return {.status = 408,
+            .type = "timeout_error",
+            .message =
+                "the answer was not complete in the time that requests have "
+                "(--request-timeout, or the request's timeout_s)",
+            .code = "request_timeout"};
+  }
+  return {.status = 503,
+          .type = "unavailable_error",
+          .message =
+              "too many requests were before this one: it waited as long as it may "
+              "(--queue-timeout, or the time that it has in all); send it again later",
+          .code = "queue_timeout",
+          .retry_after_s = 1};
 }
 
 /// Seconds between two times of a report; 0 where one of them never came.
@@ -91,7 +111,7 @@ Answering::Answering(const AnswerContext& context, std::shared_ptr<Exchange> exc
 
 void Answering::submit() {
   std::variant<Ticket, ApiError> submitted =
-      context_.service.submit(request_.input, shared_from_this());
+      context_.service->submit(request_.input, shared_from_this());
   if (ApiError* const error = std::get_if<ApiError>(&submitted)) {
     if (error->code == "context_length_exceeded") error->param = request_.prompt_field;
     return fail(*error);
@@ -110,6 +130,9 @@ void Answering::on_event(uint32_t index, host::Event& event) {
   if (is_last && !event.status.ok()) return fail(api_error_of(event.status.error()));
   if (is_last && event.ending->report.end_reason == EndReason::kCancelled && !choice.cut) {
     return fail(draining());
+  }
+  if (is_last && event.ending->report.end_reason == EndReason::kDeadline) {
+    return fail(too_late(event.ending->report));
   }
   ChoicePiece piece{.choice = index};
   if (event.kind == host::Event::Kind::kScore) {
@@ -131,7 +154,7 @@ void Answering::count(Choice& choice, const host::Event& event) {
   if (!event.token) return;
   const Clock::time_point now = Clock::now();
   if (choice.last_token) {
-    context_.metrics.add_gap(std::chrono::duration<double>(now - *choice.last_token).count());
+    context_.metrics->add_gap(std::chrono::duration<double>(now - *choice.last_token).count());
   }
   choice.last_token = now;
   ++choice.n_tokens;
@@ -146,7 +169,7 @@ void Answering::give(Choice& choice, ChoicePiece piece) {
   if (request_.one_call && ended != piece.events.end() && !choice.cut) {
     piece.events.erase(ended + 1, piece.events.end());
     choice.cut = true;
-    context_.service.end_early(ticket_[piece.choice]);
+    context_.service->end_early(ticket_[piece.choice]);
   }
   if (piece.events.empty() && piece.tokens.empty() && piece.prompt.empty()) return;
   if (!request_.stream) return choice.result.add(piece);
@@ -158,7 +181,7 @@ void Answering::end_choice(uint32_t index, const host::Event& event) {
   Choice& choice = choices_[index];
   const RequestReport& report = event.ending->report;
   add_usage(report, index % request_.input.n_choices == 0);
-  context_.metrics.add_unparsed(choice.reader.n_unparsed());
+  context_.metrics->add_unparsed(choice.reader.n_unparsed());
   choice.result.end = {finish_of(report.end_reason, choice.reader.n_calls()),
                        choice.reader.stop_string()};
   if (request_.stream) {
@@ -180,6 +203,8 @@ void Answering::add_usage(const RequestReport& report, bool is_first) {
   const double prefill_s = between(times.first_scheduled, times.first_token);
   usage_.predicted_ms =
       std::max(usage_.predicted_ms, 1e3 * between(times.first_token, times.last_token));
+  usage_.drafted_tokens += report.drafts.drafted;
+  usage_.accepted_tokens += report.drafts.accepted;
   // What the choices share is the first one's.
   if (is_first) usage_.cached_tokens += report.cache.cached_tokens;
   if (std::exchange(summary_.ran, true)) return;
@@ -207,7 +232,7 @@ void Answering::end() {
 
 void Answering::fail(const ApiError& error) {
   over_ = true;
-  context_.service.cancel(ticket_);
+  context_.service->cancel(ticket_);
   const bool too_long = error.code == "context_length_exceeded" && request_.fails_in_stream;
   const bool in_stream = request_.stream && (!ticket_.empty() || too_long);
   if (in_stream && ticket_.empty())
@@ -223,7 +248,7 @@ void Answering::fail(const ApiError& error) {
 
 void Answering::left() {
   if (std::exchange(over_, true)) return;
-  context_.service.cancel(ticket_);
+  context_.service->cancel(ticket_);
   conclude(499, "abort");
 }
 
@@ -236,7 +261,6 @@ void Answering::conclude(unsigned status, std::string finish) {
     for (const Choice& choice : choices_) summary_.generated_tokens += choice.n_tokens;
   }
   summary_.total_s = std::chrono::duration<double>(Clock::now() - arrived_).count();
-  context_.metrics.add(summary_);
   context_.ended(summary_);
 }
 

@@ -16,10 +16,10 @@ namespace pumice::serve {
 
 /// What all requests of a server share; it outlives them.
 struct AnswerContext {
-  Service& service;
-  std::shared_ptr<const Tokenizer> tokenizer;
-  Metrics& metrics;
-  std::function<void(const RequestSummary&)> ended;  ///< once for each request
+  Service* service = nullptr;
+  std::shared_ptr<const Tokenizer> tokenizer = {};
+  Metrics* metrics = nullptr;
+  std::function<void(const RequestSummary&)> ended = {};  ///< once for each request
 };
 
 /// On the server's thread. Kept alive by the service until its choices have ended, and by its

@@ -158,6 +158,7 @@ std::string Metrics::text(const Server& server, const host::Stats& stats) const 
   }
   own.value("counter", "tool_parse_fallback_total", "Calls of tools that were none, given as text",
             n_unparsed_);
+  own.value("counter", "embedded_texts_total", "Texts that were turned into vectors", n_embedded_);
   own.value("counter", "steps_total", "Steps of the engine", stats.steps);
   own.value("counter", "failed_steps_total", "Of those, that failed", stats.failed_steps);
   own.value("counter", "lost_devices_total", "Devices that were lost and opened again",

@@ -51,6 +51,10 @@ class Metrics {
   void add_gap(double seconds) { gaps_.add(seconds); }
   void add(const RequestSummary& request);
   void add_unparsed(uint32_t n) { n_unparsed_ += n; }
+  void add_embedded(uint64_t n_texts, uint64_t n_tokens) {
+    n_embedded_ += n_texts;
+    prompt_tokens_ += n_tokens;
+  }
   void add_slow_reader() { ++n_cut_; }
 
   struct Server {
@@ -66,7 +70,7 @@ class Metrics {
  private:
   std::map<std::pair<std::string, unsigned>, uint64_t> finished_;  // by finish and status
   uint64_t prompt_tokens_ = 0, generated_tokens_ = 0;
-  uint64_t n_unparsed_ = 0, n_cut_ = 0;
+  uint64_t n_unparsed_ = 0, n_cut_ = 0, n_embedded_ = 0;
   BucketCounts ttft_{times(0.001)}, gaps_{times(0.001)}, tpot_{times(0.001)}, total_{times(0.01)},
       queue_{times(0.001)}, prefill_{times(0.001)}, decode_{times(0.01)}, inference_{times(0.01)};
   BucketCounts prompts_{lengths()}, generations_{lengths()}, asked_{lengths()};

@@ -19,6 +19,7 @@ ServedModel ServedModel::read(const GgufFile& file, const host::ModelTexts& text
   ServedModel model;
   const auto architecture = file.get_or<std::string_view>("general.architecture", "");
   if (architecture.ok()) model.architecture = std::string(*architecture);
+  model.file_bytes = file.size_bytes();
   model.created = std::chrono::duration_cast<std::chrono::seconds>(
                       std::chrono::system_clock::now().time_since_epoch())
                       .count();

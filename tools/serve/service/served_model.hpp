@@ -21,6 +21,7 @@ struct ServedModel {
   std::string id;                  ///< as /v1/models lists it
   std::vector<std::string> names;  ///< further ones; "*": any
   std::string architecture;
+  uint64_t file_bytes = 0;
   int64_t created = 0;  ///< seconds since 1970: when it was loaded
   std::shared_ptr<const Tokenizer> tokenizer;
   /// Or why messages cannot be prompts. Of a model without a template a plain one, which says what
@@ -28,14 +29,16 @@ struct ServedModel {
   std::shared_ptr<const Result<ChatPrompt>> chat;
   bool has_template = false;
   std::shared_ptr<ConstraintCache> constraints;
-  uint32_t window_tokens = 0;
+  uint32_t window_tokens = 0;  ///< of a prompt and its answer, or of a text
   uint32_t trained_tokens = 0;
-  SamplerOptions sampling;  ///< of requests that do not say
-  bool draws_seeds = true;  ///< each request has another seed unless it says
+  SamplerOptions sampling;    ///< of requests that do not say
+  bool draws_seeds = true;    ///< each request has another seed unless it says
+  uint32_t vector_width = 0;  ///< of a model that turns texts into vectors; 0: it writes text
 
   /// What the file says; `texts` are its own. The rest is the caller's to fill.
   static ServedModel read(const GgufFile& file, const host::ModelTexts& texts);
 
+  bool embeds() const { return vector_width != 0; }
   /// Whether a request for `name` is for this model; an empty one is.
   bool is_called(std::string_view name) const;
 };

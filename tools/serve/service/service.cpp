@@ -96,6 +96,16 @@ std::variant<Ticket, ApiError> Service::submit(const GenerationInput& input,
   return ticket;
 }
 
+/// A prediction is looked up whatever else is guessed, as far as that is expected to be faster.
+host::Speculation Service::speculation_of(const GenerationInput& input) const {
+  using enum host::Speculation::Guesses;
+  host::Speculation speculation = options_.speculation;
+  if (input.prediction.empty()) return speculation;
+  if (speculation.guesses != kLookup) speculation.guesses = kAuto;
+  speculation.expected = input.prediction;
+  return speculation;
+}
+
 Result<host::RequestId> Service::submit_one(const GenerationInput& input, size_t index,
                                             const Ticket& before) {
   const size_t n_shared = index % input.n_choices;  // choices of its prompt before it
@@ -109,15 +119,18 @@ Result<host::RequestId> Service::submit_one(const GenerationInput& input, size_t
                             .sampling = std::move(sampling),
                             .stops = input.stops,
                             .constraint = input.constraint,
+                            .timeout_s = std::min(input.timeout_s, options_.request_timeout_s),
+                            .queue_timeout_s = options_.queue_timeout_s,
                             .ignore_end = input.ignore_end,
                             .log_probs = input.log_probs,
                             .scores = input.scores,
-                            .speculation = options_.speculation,
+                            .speculation = speculation_of(input),
                             .cache_hit_threshold = input.cache_hit_threshold,
                             .shares_prompt_with =
                                 n_shared == 0 ? host::RequestId::kNone : before[index - n_shared],
                             .alone = {.service_class = input.service_class,
                                       .priority = input.priority,
+                                      .client = input.client,
                                       .salt = input.salt}}));
   return submitted.id;
 }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -35,7 +36,10 @@ struct GenerationInput {
   std::string salt;
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
-  double cache_hit_threshold = 0;  ///< host::RequestInput::cache_hit_threshold
+  uint64_t client = 0;  ///< RequestSpec::client
+  double timeout_s = std::numeric_limits<double>::infinity();
+  std::vector<TokenId> prediction;  ///< what the answer may repeat
+  double cache_hit_threshold = 0;   ///< host::RequestInput::cache_hit_threshold
 
   size_t n_all_choices() const { return prompts.size() * n_choices; }
 };
@@ -57,6 +61,9 @@ using Ticket = std::vector<host::RequestId>;
 struct ServiceOptions {
   host::Speculation speculation = {};
   uint32_t most_open = 1024;  ///< choices that run or wait; further requests are refused
+  /// Until a request has to be in a step, and until it has to have ended.
+  double queue_timeout_s = std::numeric_limits<double>::infinity();
+  double request_timeout_s = std::numeric_limits<double>::infinity();
   /// Called behind each poll, by the thread that polls: it must not take long.
   std::function<void(const KvCache&)> after_poll = {};
 };
@@ -94,9 +101,10 @@ class Service {
   host::Stats stats() const { return host_->stats(); }
   /// Of the polling thread: when a step last ended well or there was nothing to do.
   bool works() const { return works_; }
-  host::Host& host() { return *host_; }
+  host::Host& host() const { return *host_; }
 
  private:
+  host::Speculation speculation_of(const GenerationInput& input) const;
   Result<host::RequestId> submit_one(const GenerationInput& input, size_t index,
                                      const Ticket& before);
 

@@ -203,7 +203,7 @@ void read_system(Fields& fields, std::vector<Message>& messages) {
 /// user says in the same one.
 void read_block(const Json& json, const std::string& path, Fields& errors, Message& message,
                 std::vector<Message>& results) {
-  if (!json.is_object()) return errors.fail(bad_field(path, "must be an object"));
+  if (!check_object(json, path, errors)) return;
   Fields fields(json, path + ".");
   std::string type;
   fields.read("type", type);
@@ -236,7 +236,7 @@ void read_block(const Json& json, const std::string& path, Fields& errors, Messa
 
 void read_message(const Json& json, const std::string& path, Fields& errors,
                   std::vector<Message>& messages) {
-  if (!json.is_object()) return errors.fail(bad_field(path, "must be an object"));
+  if (!check_object(json, path, errors)) return;
   Fields fields(json, path + ".");
   Message message;
   fields.read("role", message.role);
@@ -263,24 +263,12 @@ void read_message(const Json& json, const std::string& path, Fields& errors,
 
 /// As OpenAI has them. Tools of Anthropic's own servers are left out: nobody here could run them.
 void read_tools(Fields& fields, const WireContext& context, ChatInput& chat) {
-  const Json* const list = fields.find("tools");
-  if (list == nullptr) return;
-  if (!list->is_array()) return fields.fail("tools", "must be an array");
-  Json tools = Json::array();
-  for (const Json& tool : *list) {
-    if (!tool.is_object()) return fields.fail("tools", "must be an array of objects");
-    const Json type = tool.value("type", Json("custom"));
-    if (type != "custom" && !type.is_null()) {
-      warn_of_tool(type, context);
-      continue;
-    }
-    tools.push_back({{"name", tool.value("name", Json())},
-                     {"description", tool.value("description", Json(""))},
-                     {"parameters", tool.value("input_schema", Json::object())}});
-  }
-  Result<Tools> made = Tools::create(tools);
-  if (!made.ok()) return fields.fail("tools", made.error().message);
-  chat.tools = std::make_shared<const Tools>(std::move(made).value());
+  const auto function_of = [](const Json& tool) -> Json {
+    return {{"name", tool.value("name", Json())},
+            {"description", tool.value("description", Json(""))},
+            {"parameters", tool.value("input_schema", Json::object())}};
+  };
+  read_tools_of_type(fields, "custom", function_of, context, chat);
 }
 
 void read_choice_of_tool(Fields& fields, ChatInput& chat, WireRequest& request) {
@@ -347,7 +335,7 @@ ParsedRequest read_messages(const Json& body, const WireContext& context) {
   Fields fields(body);
   WireRequest request;
   ChatInput chat;
-  check_model(fields, context.model);
+  check_writer(fields, context.model);
   read_system(fields, chat.prompt.messages);
   const Json* const messages = fields.find("messages");
   if (messages == nullptr || !messages->is_array() || messages->empty()) {

@@ -11,10 +11,7 @@ namespace pumice::serve {
 namespace {
 
 std::optional<ToolCall> read_call(const Json& json, const std::string& path, Fields& errors) {
-  if (!json.is_object()) {
-    errors.fail(bad_field(path, "must be an object"));
-    return std::nullopt;
-  }
+  if (!check_object(json, path, errors)) return std::nullopt;
   Fields fields(json, path + ".");
   ToolCall call;
   fields.read("id", call.id);
@@ -99,6 +96,27 @@ void read_allowed_tools(const Json& choice, Fields& errors, ChatInput& chat) {
 
 }  // namespace
 
+void read_tools_of_type(Fields& fields, std::string_view type,
+                        const std::function<Json(const Json&)>& function_of,
+                        const WireContext& context, ChatInput& chat) {
+  const Json* const list = fields.find("tools");
+  if (list == nullptr) return;
+  if (!list->is_array()) return fields.fail("tools", "must be an array");
+  Json tools = Json::array();
+  for (const Json& tool : *list) {
+    if (!tool.is_object()) return fields.fail("tools", "must be an array of objects");
+    const Json its = tool.value("type", Json());
+    if (!its.is_null() && its != type) {
+      warn_of_tool(its, context);
+      continue;
+    }
+    tools.push_back(function_of(tool));
+  }
+  Result<Tools> made = Tools::create(tools);
+  if (!made.ok()) return fields.fail("tools", made.error().message);
+  chat.tools = std::make_shared<const Tools>(std::move(made).value());
+}
+
 void need_call(std::vector<std::string> names, Fields& errors, ChatInput& chat) {
   const Status needed = pumice::need_call(std::move(names), *chat.tools, chat.wish.answer);
   if (!needed.ok()) return errors.fail("tool_choice", needed.error().message);
@@ -153,10 +171,7 @@ std::optional<std::string> read_text_content(const Json* content, const std::str
 
 std::optional<Message> read_openai_message(const Json& json, const std::string& path,
                                            Fields& errors) {
-  if (!json.is_object()) {
-    errors.fail(bad_field(path, "must be an object"));
-    return std::nullopt;
-  }
+  if (!check_object(json, path, errors)) return std::nullopt;
   Fields fields(json, path + ".");
   Message message;
   fields.read("role", message.role);
@@ -207,7 +222,7 @@ ChatInput read_openai_chat(Fields& fields, WireRequest& request) {
   fields.refuse("modalities", "this model writes text only", Json::array({"text"}));
   fields.refuse("web_search_options", "this server does not search");
   fields.refuse("documents", "this server does not search");
-  fields.ignore({"prediction", "verbosity", "reasoning", "include_reasoning", "reasoning_format",
+  fields.ignore({"verbosity", "reasoning", "include_reasoning", "reasoning_format",
                  "add_generation_prompt", "continue_final_message", "include_obfuscation"});
   return chat;
 }

@@ -1,6 +1,7 @@
 // From messages to a prompt and the form of its answer, for every wire that has messages.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "tools/serve/service/served_model.hpp"
 #include "tools/serve/wires/constraint.hpp"
 #include "tools/serve/wires/fields.hpp"
+#include "tools/serve/wires/wires.hpp"
 
 namespace pumice::serve {
 
@@ -32,6 +34,13 @@ std::optional<Message> read_openai_message(const Json& json, const std::string& 
 std::optional<std::string> read_text_content(const Json* content, const std::string& path,
                                              std::initializer_list<std::string_view> types,
                                              Fields& errors);
+
+/// The field "tools" of a wire that has tools of several types: those of `type`, or of none, are
+/// taken, as `function_of` says in OpenAI's words. The others are left out, with a warning: nobody
+/// here could run them.
+void read_tools_of_type(Fields& fields, std::string_view type,
+                        const std::function<Json(const Json&)>& function_of,
+                        const WireContext& context, ChatInput& chat);
 
 /// "auto", "none", "required", {"type": "function", …} or {"type": "allowed_tools", …}, as OpenAI
 /// has it, where the name of a function stands within "function" or beside the type.

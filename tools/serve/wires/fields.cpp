@@ -123,6 +123,11 @@ std::vector<std::string> Fields::unknown() const {
   return names;
 }
 
+bool check_object(const Json& json, const std::string& path, Fields& errors) {
+  if (!json.is_object()) errors.fail(bad_field(path, "must be an object"));
+  return json.is_object();
+}
+
 std::string dumped(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

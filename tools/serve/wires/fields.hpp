@@ -64,6 +64,9 @@ class Fields {
   std::optional<ApiError> error_;
 };
 
+/// Whether it is an object; that it is not is an error of `errors`.
+bool check_object(const Json& json, const std::string& path, Fields& errors);
+
 /// Text of one line; what is not UTF-8 becomes U+FFFD.
 std::string dumped(const Json& json);
 /// "data: …\n\n"

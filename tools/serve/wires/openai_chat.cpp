@@ -182,16 +182,36 @@ bool read_log_probs(Fields& fields, GenerationInput& input) {
   return wanted;
 }
 
+/// A text that the answer may repeat; of no more of it than an answer can have.
+void read_prediction(Fields& fields, const ServedModel& model, GenerationInput& input) {
+  const Json* const prediction = fields.find("prediction");
+  if (prediction == nullptr || !check_object(*prediction, "prediction", fields)) return;
+  Fields its(*prediction, "prediction.");
+  std::string type;
+  its.read("type", type);
+  if (type != "content") its.fail("type", "must be content");
+  const Json* const content = its.find("content");
+  if (content == nullptr) its.fail("content", "is missing");
+  const auto text = read_text_content(content, "prediction.content", {"text"}, its);
+  if (its.error()) return fields.fail(*its.error());
+  Result<std::vector<TokenId>> tokens =
+      model.tokenizer->encode(*text, {.add_special = false, .parse_special = false});
+  if (!tokens.ok()) return fields.fail("prediction.content", tokens.error().message);
+  input.prediction = std::move(tokens).value();
+  if (input.prediction.size() > model.window_tokens) input.prediction.resize(model.window_tokens);
+}
+
 }  // namespace
 
 ParsedRequest read_chat(const Json& body, const WireContext& context) {
   Fields fields(body);
   WireRequest request;
-  check_model(fields, context.model);
+  check_writer(fields, context.model);
   ChatInput chat = read_openai_chat(fields, request);
   read_generation(fields, context.model, request.input);
   fields.read("cache_hit_threshold", request.input.cache_hit_threshold, 0, 1);
   read_max_tokens(fields, {"max_completion_tokens", "max_tokens"}, 1, request.input);
+  read_prediction(fields, context.model, request.input);
   const bool log_probs = read_log_probs(fields, request.input);
   const StreamOptions stream = read_stream(fields, context.always_usage);
   if (fields.error()) return *fields.error();

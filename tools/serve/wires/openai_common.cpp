@@ -92,6 +92,7 @@ void read_generation(Fields& fields, const ServedModel& model, GenerationInput& 
   fields.read("ignore_eos", input.ignore_end);
   fields.read("cache_salt", input.salt);
   read_class(fields, input);
+  fields.read("timeout_s", input.timeout_s, 1e-3, 1e9);
   if (const Status valid = sampling.validate(model.tokenizer->vocabulary().size()); !valid.ok()) {
     fields.fail(ApiError{.message = valid.error().message});
   }
@@ -147,6 +148,14 @@ void check_model(Fields& fields, const ServedModel& model) {
                        .code = "model_not_found"});
 }
 
+void check_writer(Fields& fields, const ServedModel& model) {
+  check_model(fields, model);
+  if (!model.embeds()) return;
+  fields.fail("model", fmt::format("'{}' turns texts into vectors and writes no text; ask it at "
+                                   "/v1/embeddings",
+                                   model.id));
+}
+
 Json openai_error_json(const ApiError& error) {
   const auto or_null = [](const std::string& text) { return text.empty() ? Json() : Json(text); };
   return {{"error",
@@ -165,7 +174,10 @@ Json openai_usage(const Usage& usage) {
           {"completion_tokens", usage.completion_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"prompt_tokens_details", {{"cached_tokens", usage.cached_tokens}}},
-          {"completion_tokens_details", {{"reasoning_tokens", usage.reasoning_tokens}}}};
+          {"completion_tokens_details",
+           {{"reasoning_tokens", usage.reasoning_tokens},
+            {"accepted_prediction_tokens", usage.accepted_tokens},
+            {"rejected_prediction_tokens", usage.drafted_tokens - usage.accepted_tokens}}}};
 }
 
 Json timings_of(const Usage& usage) {

@@ -26,6 +26,8 @@ struct StreamOptions {
 };
 StreamOptions read_stream(Fields& fields, bool always_usage);
 void check_model(Fields& fields, const ServedModel& model);
+/// The same of a request for text. Errors: a model that writes none.
+void check_writer(Fields& fields, const ServedModel& model);
 
 std::string openai_error(const ApiError& error, std::string_view request_id);
 Json openai_error_json(const ApiError& error);

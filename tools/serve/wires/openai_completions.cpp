@@ -8,12 +8,11 @@
 #include "text/utf8.hpp"
 #include "tools/serve/wires/constraint.hpp"
 #include "tools/serve/wires/openai_common.hpp"
+#include "tools/serve/wires/prompts.hpp"
 #include "tools/serve/wires/wires.hpp"
 
 namespace pumice::serve {
 namespace {
-
-constexpr size_t kMostPrompts = 256;
 
 size_t n_characters(std::string_view text) {
   size_t n = 0;
@@ -157,57 +156,14 @@ std::string CompletionWriter::end(const Usage& usage) {
   return text + "data: [DONE]\n\n";
 }
 
-bool is_tokens(const Json& json) {
-  if (!json.is_array() || json.empty()) return false;
-  for (const Json& one : json) {
-    if (!one.is_number_unsigned() || one.get<uint64_t>() > UINT32_MAX) return false;
-  }
-  return true;
-}
-
-void add_prompt(const Json& json, Fields& fields, const ServedModel& model,
-                std::vector<std::vector<TokenId>>& prompts) {
-  if (is_tokens(json)) {
-    for (const TokenId token : prompts.emplace_back(json.get<std::vector<TokenId>>())) {
-      if (model.tokenizer->vocabulary().contains(token)) continue;
-      return fields.fail("prompt", fmt::format("token {} is outside the vocabulary of {}", token,
-                                               model.tokenizer->vocabulary().size()));
-    }
-    return;
-  }
-  if (!json.is_string()) {
-    return fields.fail("prompt", "must be a text, an array of token ids, or an array of those");
-  }
-  Result<std::vector<TokenId>> tokens =
-      model.tokenizer->encode(json.get<std::string>(), {.parse_special = true});
-  if (!tokens.ok()) return fields.fail("prompt", tokens.error().message);
-  if (tokens->empty()) return fields.fail("prompt", "is empty");
-  prompts.push_back(std::move(tokens).value());
-}
-
 }  // namespace
-
-std::vector<std::vector<TokenId>> read_prompts(Fields& fields, const ServedModel& model) {
-  std::vector<std::vector<TokenId>> prompts;
-  const Json* const json = fields.find("prompt");
-  if (json == nullptr) {
-    fields.fail("prompt", "is missing");
-  } else if (!json->is_array() || is_tokens(*json)) {
-    add_prompt(*json, fields, model, prompts);
-  } else if (json->empty() || json->size() > kMostPrompts) {
-    fields.fail("prompt", fmt::format("must have from 1 to {} texts", kMostPrompts));
-  } else {
-    for (const Json& one : *json) add_prompt(one, fields, model, prompts);
-  }
-  return prompts;
-}
 
 ParsedRequest read_completion(const Json& body, const WireContext& context) {
   Fields fields(body);
   WireRequest request;
   GenerationInput& input = request.input;
-  check_model(fields, context.model);
-  input.prompts = read_prompts(fields, context.model);
+  check_writer(fields, context.model);
+  input.prompts = read_prompts(fields, "prompt", kMostPrompts, context.model);
   read_generation(fields, context.model, input);
   fields.read("cache_hit_threshold", input.cache_hit_threshold, 0, 1);
   ConstraintWish wish;
@@ -237,7 +193,7 @@ ParsedRequest read_completion(const Json& body, const WireContext& context) {
   std::vector<CompletionWriter::Echo> echoes;
   const Json& prompt = body["prompt"];
   for (size_t i = 0; echo && i < input.prompts.size(); ++i) {
-    const Json& its = prompt.is_array() && !is_tokens(prompt) ? prompt[i] : prompt;
+    const Json& its = prompt.is_array() && !is_token_array(prompt) ? prompt[i] : prompt;
     echoes.push_back({its.is_string() ? its.get<std::string>()
                                       : detokenize(*context.model.tokenizer, input.prompts[i]),
                       input.prompts[i].front()});

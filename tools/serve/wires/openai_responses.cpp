@@ -273,7 +273,7 @@ Message& assistant_of(std::vector<Message>& messages) {
 
 void read_item(const Json& json, const std::string& path, Fields& errors,
                std::vector<Message>& messages) {
-  if (!json.is_object()) return errors.fail(bad_field(path, "must be an object"));
+  if (!check_object(json, path, errors)) return;
   Fields fields(json, path + ".");
   std::string type = "message";
   fields.read("type", type);
@@ -331,24 +331,13 @@ void read_input(Fields& fields, std::vector<Message>& messages) {
 /// Clients send tools of OpenAI's servers beside their own; those are left out, as nobody here
 /// could run them.
 void read_tools(Fields& fields, const WireContext& context, ChatInput& chat, Said& said) {
-  const Json* const list = fields.find("tools");
-  if (list == nullptr) return;
-  if (!list->is_array()) return fields.fail("tools", "must be an array");
-  Json tools = Json::array();
-  for (const Json& tool : *list) {
-    if (!tool.is_object()) return fields.fail("tools", "must be an array of objects");
-    if (tool.value("type", Json("function")) != "function") {
-      warn_of_tool(tool["type"], context);
-      continue;
-    }
+  const auto function_of = [&](const Json& tool) {
+    said.tools.push_back(tool);
     Json function = tool;
     function.erase("type");
-    tools.push_back(std::move(function));
-    said.tools.push_back(tool);
-  }
-  Result<Tools> made = Tools::create(tools);
-  if (!made.ok()) return fields.fail("tools", made.error().message);
-  chat.tools = std::make_shared<const Tools>(std::move(made).value());
+    return function;
+  };
+  read_tools_of_type(fields, "function", function_of, context, chat);
 }
 
 void read_choice(Fields& fields, ChatInput& chat, WireRequest& request, Said& said) {
@@ -379,7 +368,7 @@ ParsedRequest read_response(const Json& body, const WireContext& context) {
   WireRequest request{.fails_in_stream = true};
   ChatInput chat;
   Said said;
-  check_model(fields, context.model);
+  check_writer(fields, context.model);
   constexpr std::string_view kStateless =
       "this server keeps no conversations; send all that was said as input";
   fields.refuse("previous_response_id", kStateless);

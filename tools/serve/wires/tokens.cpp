@@ -5,6 +5,7 @@
 #include "text/detokenizer.hpp"
 #include "tools/serve/wires/chat_input.hpp"
 #include "tools/serve/wires/openai_common.hpp"
+#include "tools/serve/wires/prompts.hpp"
 
 namespace pumice::serve {
 namespace {
@@ -107,7 +108,8 @@ JsonOrError apply_template(const Json& body, const WireContext& context) {
 JsonOrError render_completion(const Json& body, const WireContext& context) {
   Fields fields(body);
   check_model(fields, context.model);
-  const std::vector<std::vector<TokenId>> prompts = read_prompts(fields, context.model);
+  const std::vector<std::vector<TokenId>> prompts =
+      read_prompts(fields, "prompt", kMostPrompts, context.model);
   if (fields.error()) return *fields.error();
   Json json = Json::array();
   for (const std::vector<TokenId>& tokens : prompts) {

@@ -48,9 +48,6 @@ ParsedRequest read_response(const Json& body, const WireContext& context);
 /// Anthropic's errors; OpenAI's are openai_common.hpp's.
 std::string anthropic_error(const ApiError& error, std::string_view request_id);
 
-/// The prompts of a completion by its field "prompt": text, tokens, or an array of either.
-std::vector<std::vector<TokenId>> read_prompts(Fields& fields, const ServedModel& model);
-
 /// Fields that mean nothing here.
 void warn_of_unknown(const Fields& fields, const WireContext& context);
 /// A tool that this server could not run is left out.

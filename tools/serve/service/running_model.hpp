@@ -1,0 +1,54 @@
+// A model that is loaded, with what runs its requests: one of the two services.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "base/log.hpp"
+#include "host/host.hpp"
+#include "host/lasting_embedder.hpp"
+#include "tools/serve/service/embedding_service.hpp"
+#include "tools/serve/service/served_model.hpp"
+#include "tools/serve/service/service.hpp"
+
+namespace pumice::serve {
+
+/// What is opened of a model's file: a host if it writes text, else an embedder.
+struct OpenedParts {
+  ServedModel model;
+  std::unique_ptr<host::Host> host = {};
+  std::unique_ptr<host::LastingEmbedder> embedder = {};
+};
+
+/// On the server's thread.
+class RunningModel {
+ public:
+  RunningModel(OpenedParts parts, const ServiceOptions& options, const Service::Post& post,
+               const Logger& logger);
+
+  void start();
+  /// Until its thread has ended.
+  void stop();
+
+  const ServedModel& served() const { return model_; }
+  /// Null: it embeds.
+  Service* service() const { return service_.get(); }
+  /// Null: it writes text.
+  EmbeddingService* embeddings() const { return embeddings_.get(); }
+
+  /// Requests that run or wait.
+  size_t n_open() const;
+  void cancel_all();
+  /// Of an embedder only what it has in common with a host.
+  host::Stats stats() const;
+  /// Whether its device is there and steps end well.
+  bool works() const;
+
+ private:
+  const ServedModel model_;
+  std::unique_ptr<host::LastingEmbedder> embedder_;
+  std::unique_ptr<Service> service_;
+  std::unique_ptr<EmbeddingService> embeddings_;
+};
+
+}  // namespace pumice::serve
