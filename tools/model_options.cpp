@@ -121,15 +121,15 @@ Result<std::shared_ptr<host::ModelOwner>> open_lasting(
     const Logger& logger, const EngineOptions& engine, const HostRequest& request) {
   PUMICE_TRY(host::OpenOptions open, open_options(options, logger));
   PUMICE_TRY(std::shared_ptr<host::DeviceOwner> device, host::DeviceOwner::open(std::move(open)));
+  std::shared_ptr<const ModelPlan> plan = request.plan;
+  if (plan == nullptr) {
+    PUMICE_TRY(plan, ModelPlan::of_source(file, request.predicts));
+  }
   ProgressBar bar("loading the model");
   return host::ModelOwner::load(
       std::move(device),
-      {.path = options.model,
-       .engine = engine,
-       .engine_may_differ = false,
-       .gives_hidden = request.predicts,
-       .plan = request.plan},
-      file, texts, [&](uint64_t done, uint64_t total) { bar.update(done, total); }, request.plan);
+      {.path = options.model, .engine = engine, .engine_may_differ = false, .plan = plan}, file,
+      texts, [&](uint64_t done, uint64_t total) { bar.update(done, total); }, plan);
 }
 
 }  // namespace

@@ -55,7 +55,6 @@ Result<OpenedModel> DeviceOwner::load(const ModelRequest& request, const ModelSo
   opened.options.plan = std::move(plan);
   opened.options.engine = request.engine;
   opened.options.engine_may_differ = request.engine_may_differ;
-  opened.options.gives_hidden = request.gives_hidden;
   PUMICE_TRY_STATUS(opened.load(source, loading));
   opened.options.plan = nullptr;  // of this source alone
   return opened;

@@ -23,7 +23,6 @@ struct ModelRequest {
   std::filesystem::path path;
   EngineOptions engine = {};
   bool engine_may_differ = true;  ///< see OpenOptions
-  bool gives_hidden = false;      ///< likewise
   /// What is loaded again of the file; none: ModelPlan::of_source. Of a program that embeds, `engine`
   /// means nothing.
   std::shared_ptr<const ModelPlan> plan = {};

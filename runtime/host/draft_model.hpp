@@ -46,7 +46,7 @@ class DraftModel {
   DraftingEngine engine_;
 };
 
-/// The block of the model's file that predicts. `beside` was opened with OpenOptions::gives_hidden;
+/// The block of the model's file that predicts. `beside` gives hidden rows (ModelPlan::of_source);
 /// `source`: its file. A `context_tokens` of 0 is that of DraftModel::load. Errors: those of
 /// build_prediction, OpenedModel::load and Engine::create.
 Result<std::shared_ptr<PredictionDrafter>> load_prediction(const OpenedModel& beside,

@@ -74,7 +74,7 @@ Status OpenedModel::load(const ModelSource& source, const ModelWeights::Progress
   const Logger& logger = options.logger;
   std::shared_ptr<const ModelPlan> plan = options.plan;
   if (plan == nullptr) {
-    PUMICE_TRY(plan, ModelPlan::of_source(source, options.gives_hidden));
+    PUMICE_TRY(plan, ModelPlan::of_source(source));
   }
   uint32_t weight_pieces = UINT32_MAX;
   if (!plan->program().pooling) {

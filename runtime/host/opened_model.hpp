@@ -34,7 +34,6 @@ struct OpenOptions {
   std::optional<EngineOptions> engine = {};
   /// `engine` is but likely: weights are placed for it, and loaded also where it does not fit.
   bool engine_may_differ = false;
-  bool gives_hidden = false;  ///< for blocks that predict (load_prediction)
   /// The source's, if it has been made; of a program that embeds (models/embedding.hpp), the model
   /// is loaded for `make_embedder` rather than for engines. None: ModelPlan::of_source.
   std::shared_ptr<const ModelPlan> plan = {};
