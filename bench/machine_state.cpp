@@ -93,7 +93,7 @@ std::optional<double> marked_level(const fs::path& path) {
 /// this way.
 class Nvml {
  public:
-  Nvml() : library_(DynamicLibrary::open({"libnvidia-ml.so.1"})) {
+  Nvml() : library_(DynamicLibrary::open({"libnvidia-ml.so.1", "nvml.dll"})) {
     const auto init = function<int()>("nvmlInit_v2");
     ready_ = init != nullptr && init() == 0;
   }

@@ -1,5 +1,10 @@
 # pumice_library(NAME SOURCES … DEPENDS …): one static library per module, included by its path below
 # runtime/ or the repository root ("vk/device.hpp", "cache/page_pool.hpp").
+# What systems do differently is in a file of each name for each system: file_${PUMICE_SYSTEM}.cpp.
+set(PUMICE_SYSTEM posix)
+if(WIN32)
+  set(PUMICE_SYSTEM windows)
+endif()
 add_library(pumice_options INTERFACE)
 target_compile_options(pumice_options INTERFACE -Wall -Wextra -Wshadow -Wno-missing-field-initializers
   $<$<BOOL:${PUMICE_WARNINGS_AS_ERRORS}>:-Werror>)

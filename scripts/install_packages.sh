@@ -3,7 +3,8 @@
 #
 #   scripts/install_packages.sh         what `make run` and `make test` need
 #   scripts/install_packages.sh lint    that and what `make lint` and `make test-matrix` need
-#   scripts/install_packages.sh list    print the names only (add `lint` for those too)
+#   scripts/install_packages.sh windows that of `make run`, and what scripts/build_windows.sh needs
+#   scripts/install_packages.sh list    print the names only (add `lint` or `windows` for those too)
 #
 # Installs what is missing and nothing else; silent and instant when nothing is.
 # PUMICE_NO_INSTALL=1 installs nothing and names what is missing.
@@ -33,6 +34,9 @@ packages=(
 lint_packages=(clang-format clang-tidy shellcheck clang libclang-rt-dev patch xz-utils abigail-tools
   # the C# binding's tests
   mono-mcs)
+# The compiler for Windows, GoogleTest as source, and what makes the root that Windows programs are tested in
+# (tests/matrix/wine.sh).
+windows_packages=(g++-mingw-w64-x86-64-posix googletest mmdebstrap)
 # A browser for the tests of `pumice report`; Ubuntu has it as a snap only.
 if grep -qs '^ID=debian' /etc/os-release; then lint_packages+=(chromium); fi
 
@@ -40,8 +44,9 @@ list_only=0
 for argument in "$@"; do
   case $argument in
     lint) packages+=("${lint_packages[@]}") ;;
+    windows) packages+=("${windows_packages[@]}") ;;
     list) list_only=1 ;;
-    *) echo "install_packages: unknown argument '$argument' (lint, list)" >&2; exit 2 ;;
+    *) echo "install_packages: unknown argument '$argument' (lint, windows, list)" >&2; exit 2 ;;
   esac
 done
 if [[ $list_only == 1 ]]; then

@@ -2,9 +2,9 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <filesystem>
+#include <random>
 #include <string>
 #include <system_error>
 
@@ -13,9 +13,10 @@ namespace pumice::test {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "pumice-test-XXXXXX").string();
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    path_ = name;
+    std::random_device random;
+    const std::string name = "pumice-test-" + std::to_string(random());
+    path_ = std::filesystem::temp_directory_path() / name;
+    EXPECT_TRUE(std::filesystem::create_directory(path_)) << "another has it";
   }
   ~TemporaryFolder() {
     std::error_code ignored;

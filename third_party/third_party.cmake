@@ -1,16 +1,20 @@
 # How every dependency is found. All come from the distribution (scripts/install_packages.sh names
 # the packages); nothing is vendored or downloaded.
 find_package(Threads REQUIRED)
-find_package(fmt REQUIRED)
-find_package(nlohmann_json REQUIRED)
-find_package(CLI11 REQUIRED)
-find_package(spdlog REQUIRED)
+if(WIN32)
+  include(${CMAKE_CURRENT_LIST_DIR}/windows.cmake)
+else()
+  find_package(fmt REQUIRED)
+  find_package(nlohmann_json REQUIRED)
+  find_package(CLI11 REQUIRED)
+  find_package(spdlog REQUIRED)
 
-find_package(PkgConfig REQUIRED)
-pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
-pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
-pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
-pkg_check_modules(libmd REQUIRED IMPORTED_TARGET libmd)
+  find_package(PkgConfig REQUIRED)
+  pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
+  pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+  pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
+  pkg_check_modules(libmd REQUIRED IMPORTED_TARGET libmd)
+endif()
 
 # libcurl: headers only. The library is opened at run time, by the commands that download.
 find_path(CURL_HEADERS_DIR curl/curl.h REQUIRED)
@@ -30,7 +34,8 @@ add_library(pumice_boost_headers INTERFACE)
 target_include_directories(pumice_boost_headers SYSTEM INTERFACE ${BOOST_HEADERS_DIR})
 # What Boost keeps for old code, and says so in every file.
 target_compile_definitions(pumice_boost_headers INTERFACE BOOST_ALL_NO_LIB BOOST_ASIO_NO_DEPRECATED)
-target_link_libraries(pumice_boost_headers INTERFACE Threads::Threads)
+target_link_libraries(pumice_boost_headers INTERFACE Threads::Threads $<$<PLATFORM_ID:Windows>:ws2_32>
+  $<$<PLATFORM_ID:Windows>:mswsock>)
 
 # valijson: headers only; judges answers by their schema (pumice eval).
 find_path(VALIJSON_DIR valijson/validator.hpp REQUIRED DOC "Folder of valijson (libvalijson-dev)")
@@ -51,13 +56,14 @@ find_program(Vulkan_GLSLC_EXECUTABLE glslc REQUIRED)
 
 # Chart.js, which `pumice report` puts into its pages. Without it (or with an empty path) that command
 # names what is missing.
-find_file(PUMICE_CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js DOC "Chart.js 3 or later (libjs-chart.js)")
-find_file(PUMICE_CHART_JS_LICENCE copyright PATHS /usr/share/doc/libjs-chart.js NO_DEFAULT_PATH
+find_file(PUMICE_CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js NO_CMAKE_FIND_ROOT_PATH
+  DOC "Chart.js 3 or later (libjs-chart.js)")
+find_file(PUMICE_CHART_JS_LICENCE copyright PATHS /usr/share/doc/libjs-chart.js NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH
   DOC "The licence of Chart.js (libjs-chart.js)")
 
-if(PUMICE_BUILD_TESTS)
+if(PUMICE_BUILD_TESTS AND NOT WIN32)
   find_package(GTest REQUIRED)
 endif()
-if(PUMICE_BUILD_BENCHMARKS)
+if(PUMICE_BUILD_BENCHMARKS AND NOT WIN32)
   find_package(benchmark QUIET)
 endif()

@@ -20,9 +20,8 @@ constexpr const char* kDisable = "MESA_SHADER_CACHE_DISABLE";
 /// Where Mesa makes its folder; empty if it finds no place either.
 std::filesystem::path parent_of_cache() {
   for (const char* name : {"MESA_SHADER_CACHE_DIR", "MESA_GLSL_CACHE_DIR", "XDG_CACHE_HOME"}) {
-    if (const char* folder = std::getenv(name); folder != nullptr && *folder != '\0') {
-      return folder;
-    }
+    const std::string folder = environment_variable(name).value_or("");
+    if (!folder.empty()) return from_utf8(folder);
   }
   const std::filesystem::path home = account_home();  // Mesa asks here too, not HOME
   return home.empty() ? home : home / ".cache";

@@ -11,15 +11,13 @@
 #include "base/ascii.hpp"
 #include "base/folders.hpp"
 #include "base/path.hpp"
+#include "base/process.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
 namespace {
 
-std::string environment(const char* name) {
-  const char* const value = std::getenv(name);
-  return value != nullptr ? value : "";
-}
+std::string environment(const char* name) { return environment_variable(name).value_or(""); }
 
 /// As huggingface_hub reads its switches.
 bool is_on(const std::string& text) {

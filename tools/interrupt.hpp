@@ -5,12 +5,13 @@
 
 namespace pumice::tools {
 
-/// From here on SIGINT, SIGTERM and SIGHUP end the program with the exit code of kCancelled: at
-/// once, or where an InterruptGuard lives within a moment (kGraceSeconds) that the guarded loop has
-/// to come to an end of its own, keep what it has and say so. Further signals change nothing.
-/// Signals that the parent ignores for us (nohup) stay ignored. To be called once, before any other
-/// thread starts. Where no thread can be started signals keep doing what they do by default. A file
-/// over the limit of its size is an error to report and no signal.
+/// From here on SIGINT, SIGTERM and SIGHUP (on Windows Ctrl-C, Ctrl-Break, a console window that
+/// closes and the end of a session) end the program with the exit code of kCancelled: at once, or
+/// where an InterruptGuard lives within a moment (kGraceSeconds) that the guarded loop has to come
+/// to an end of its own, keep what it has and say so. Further signals change nothing. Signals that
+/// the parent ignores for us (nohup) stay ignored. To be called once, before any other thread
+/// starts. Where no thread can be started signals keep doing what they do by default. A file over
+/// the limit of its size is an error to report and no signal.
 void watch_interrupts();
 
 /// From here on signals change nothing: the program says how it ended and returns from main. What

@@ -1,7 +1,6 @@
-// Lines of standard input: edited and remembered (libedit) on a terminal, plain when piped.
+// Lines of standard input: edited and remembered on a terminal (by libedit; on Windows by the console,
+// until the program ends), plain when piped.
 #pragma once
-
-#include <termios.h>
 
 #include <filesystem>
 #include <memory>
@@ -14,7 +13,8 @@ namespace pumice::tools {
 class LineReader {
  public:
   /// `history`: a file of lines typed in earlier runs, which those typed now are added to; empty:
-  /// none. Only where input is a terminal; that it cannot be read or written stops nothing.
+  /// none. Only where input is a terminal; that it cannot be read or written stops nothing. Windows'
+  /// console takes no lines, so there is no such file there.
   explicit LineReader(std::filesystem::path history = {});
   ~LineReader();
 
@@ -49,7 +49,8 @@ class EchoOff {
   EchoOff& operator=(const EchoOff&) = delete;
 
  private:
-  std::optional<termios> before_;
+  struct Mode;
+  std::unique_ptr<Mode> before_;  // where it was changed
 };
 
 }  // namespace pumice::tools

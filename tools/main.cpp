@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <new>
 #include <sstream>
@@ -13,6 +12,7 @@
 #include "base/file_error.hpp"
 #include "base/folders.hpp"
 #include "base/path.hpp"
+#include "base/process.hpp"
 #include "bench/build_info.hpp"
 #include "tools/arguments.hpp"
 #include "tools/command.hpp"
@@ -34,9 +34,9 @@ std::string in_shell(const std::string& argument) {
   return fmt::format("'{}'", fmt::join(parts, "'\\''"));
 }
 
-std::string command_line(int argc, char** argv) {
+std::string command_line(const std::vector<std::string>& typed) {
   std::vector<std::string> words = {"pumice"};
-  for (int i = 1; i < argc; ++i) words.push_back(in_shell(argv[i]));
+  for (const std::string& word : typed) words.push_back(in_shell(word));
   return fmt::format("{}", fmt::join(words, " "));
 }
 
@@ -61,9 +61,9 @@ int end(Status status) {
   if (status.ok() && InterruptGuard::interrupted()) {
     status = make_error(ErrorCode::kCancelled, "interrupted");
   }
-  if (status.ok()) return 0;
-  print_error(status.error());
-  return exit_code(status.error().code);
+  if (!status.ok()) print_error(status.error());
+  restore_console();
+  return status.ok() ? 0 : exit_code(status.error().code);
 }
 
 /// What CLI11 prints by itself: help and version.
@@ -73,7 +73,8 @@ Status print_help(const CLI::App& app, const CLI::ParseError& request) {
   return print_output(text.str());
 }
 
-Status run(int argc, char** argv) {
+/// `words`: what was typed behind the program's name.
+Status run(const std::vector<std::string>& words) {
   CLI::App app("Pumice runs GGUF language models on any Vulkan 1.3 device.", "pumice");
   app.footer(
       "A model needs no -m or -hf, and a prompt after it no -p: pumice run FILE \"Once\".\n"
@@ -91,7 +92,7 @@ Status run(int argc, char** argv) {
                      "PUMICE_CONFIG")
           ->type_name("FILE");
   app.require_subcommand(1);
-  const std::string typed = command_line(argc, argv);
+  const std::string typed = command_line(words);
   // clang-format off
   const Command commands[] = {
       add_run(app),
@@ -114,9 +115,8 @@ Status run(int argc, char** argv) {
       add_rm(app),
   };
   // clang-format on
-  if (argc <= 1) return print_output(app.help());
+  if (words.empty()) return print_output(app.help());
   Settings settings(app);
-  const std::vector<std::string> words(argv + 1, argv + argc);
   PUMICE_TRY(Arguments arguments, read_arguments(app, words));
   try {
     app.parse(arguments.words);
@@ -126,9 +126,9 @@ Status run(int argc, char** argv) {
     return usage_error(app, arguments, error);
   }
   bool config_chosen = config_option->count() > 0;
-  if (const char* const of_environment = std::getenv("PUMICE_CONFIG");
-      !config_chosen && of_environment != nullptr && *of_environment != '\0') {
-    config = of_environment;
+  if (const auto of_environment = environment_variable("PUMICE_CONFIG");
+      !config_chosen && !of_environment.value_or("").empty()) {
+    config = *of_environment;
     config_chosen = true;
   }
   if (const auto folder = config_directory(); !config_chosen && !folder.empty()) {
@@ -147,10 +147,12 @@ Status run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   using namespace pumice;
-  tools::open_missing_streams();
+  tools::prepare_streams();
   tools::watch_interrupts();
   try {
-    return tools::end(tools::run(argc, argv));
+    std::vector<std::string> words = program_arguments(argc, argv);
+    if (!words.empty()) words.erase(words.begin());
+    return tools::end(tools::run(words));
   } catch (const std::bad_alloc&) {
     return tools::end(make_error(ErrorCode::kDoesNotFit, "host memory is exhausted"));
   } catch (const std::system_error& error) {

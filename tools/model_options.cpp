@@ -3,11 +3,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "base/folders.hpp"
 #include "base/path.hpp"
+#include "base/process.hpp"
 #include "host/sizing.hpp"
 #include "tools/flags.hpp"
 #include "tools/terminal.hpp"
@@ -74,8 +74,8 @@ Result<ModelSource> ModelOptions::open_source() const {
 }
 
 Status ModelOptions::validate() const {
-  const char* const default_model = std::getenv("PUMICE_MODEL");
-  if (!synthetic.empty() && !model.empty() && model != (default_model ? default_model : "")) {
+  const std::string default_model = environment_variable("PUMICE_MODEL").value_or("");
+  if (!synthetic.empty() && !model.empty() && model != default_model) {
     return make_error(ErrorCode::kInvalidArgument,
                       "--synthetic and -m: there can be one model at a time; leave one out");
   }

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <set>
 #include <span>
@@ -15,6 +14,7 @@
 #include "base/file.hpp"
 #include "base/path.hpp"
 #include "base/printable.hpp"
+#include "base/process.hpp"
 #include "tools/toml.hpp"
 
 namespace pumice::tools {
@@ -155,9 +155,10 @@ Status Settings::apply(CLI::App& command, const std::string& file, bool is_chose
   for (CLI::Option* const option : command.get_options()) {
     if (option->count() > 0 || is_excluded_by_a_flag(command, *option)) continue;
     const auto variable = variables_.find(option);
-    const char* const value =
-        variable == variables_.end() ? nullptr : std::getenv(variable->second.c_str());
-    if (value != nullptr && *value != '\0') {
+    const std::string value = variable == variables_.end()
+                                  ? ""
+                                  : environment_variable(variable->second.c_str()).value_or("");
+    if (!value.empty()) {
       to_set.emplace_back(option, Setting{.place = fmt::format("{}={}", variable->second,
                                                                printable(value, kShownBytes)),
                                           .values = {value}});

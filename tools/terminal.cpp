@@ -1,10 +1,7 @@
 #include "tools/terminal.hpp"
 
-#include <fcntl.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -57,16 +54,6 @@ std::string without_controls(std::string_view text) {
 
 }  // namespace
 
-void open_missing_streams() {
-  constexpr int kFlags[] = {O_WRONLY, O_RDONLY, O_WRONLY};  // the wrong way round, but for the last
-  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
-    if (fcntl(descriptor, F_GETFD) != -1 || errno != EBADF) continue;
-    open("/dev/null", kFlags[descriptor]);  // takes the lowest number that is free: this one
-  }
-}
-
-bool is_terminal(Stream stream) { return isatty(static_cast<int>(stream)) == 1; }
-
 void print_message(std::string_view text) { draw_message(without_controls(text)); }
 
 void draw_message(std::string_view text) {
@@ -82,9 +69,9 @@ void print_text(std::string_view text) {
 }
 
 void print_notice(std::string_view text) {
-  winsize size{};
-  const bool is_wide = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 20;
-  print_message(is_wide ? std::string_view(word_wrapped(text, size.ws_col)) : text);
+  const int columns = terminal_columns(Stream::kError);
+  print_message(columns >= 20 ? word_wrapped(text, static_cast<size_t>(columns))
+                              : std::string(text));
 }
 
 std::string word_wrapped(std::string_view text, size_t columns) {

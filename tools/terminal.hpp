@@ -16,12 +16,17 @@ namespace pumice::tools {
 
 /// Standard streams that are closed are opened where they can do no harm: files opened later must
 /// not take their numbers. Reading then fails, writing to standard output does too, standard error
-/// is thrown away. To be called before anything is opened.
-void open_missing_streams();
+/// is thrown away. On Windows they carry bytes as they are, and a console takes UTF-8 and escape
+/// sequences. To be called before anything is opened.
+void prepare_streams();
+/// What `prepare_streams` changed of a console that others use after us. The last call.
+void restore_console();
 
 /// Standard streams by their numbers.
 enum class Stream { kInput = 0, kOutput = 1, kError = 2 };
 bool is_terminal(Stream stream);
+/// 0 where it is no terminal.
+int terminal_columns(Stream stream);
 
 // Texts of others (paths, flags, names in files) may hold escape sequences, which a terminal would
 // obey. What is printed here, but for draw_message and print_output, has control characters other

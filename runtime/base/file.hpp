@@ -63,9 +63,14 @@ class File {
 
   /// Not open.
   File() = default;
-  File(File&& other) noexcept : handle_(std::exchange(other.handle_, kNone)) {}
+  File(File&& other) noexcept
+      : handle_(std::exchange(other.handle_, kNone)),
+        position_(other.position_),
+        holds_lock_(other.holds_lock_) {}
   File& operator=(File&& other) noexcept {
     std::swap(handle_, other.handle_);
+    std::swap(position_, other.position_);
+    std::swap(holds_lock_, other.holds_lock_);
     return *this;
   }
   ~File();
@@ -73,7 +78,8 @@ class File {
   /// Not open where there is an error.
   static File open(const std::filesystem::path& path, Mode mode, std::error_code& error);
   /// A new file in the folder of `path`, to read and write, that nobody finds under a name and that
-  /// is gone when it is closed, however this process ends.
+  /// is gone when it is closed, however this process ends. Where every file has a name, it has one
+  /// that nobody knows.
   static File create_unnamed(const std::filesystem::path& path, std::error_code& error);
 
   bool is_open() const { return handle_ != kNone; }
@@ -90,7 +96,8 @@ class File {
   std::error_code resize(uint64_t n_bytes);
   /// All that was written is on the disk; where nothing can be on one, as in a pipe, no error.
   std::error_code sync();
-  /// Owner and group as far as this user may give files away, and permissions.
+  /// Owner and group as far as this user may give files away, and permissions. On Windows, where
+  /// folders give files their access lists, nothing.
   std::error_code set_access(const FileAccess& access);
 
   // An advisory lock on the file itself, whatever its name: one holder at a time, among processes
@@ -106,9 +113,13 @@ class File {
 
  private:
   static constexpr intptr_t kNone = -1;
+  static constexpr uint64_t kNoPosition = ~uint64_t{0};
   explicit File(intptr_t handle) : handle_(handle) {}
 
   intptr_t handle_ = kNone;  // the system's: a descriptor, or a HANDLE
+  // Where the system does not keep them:
+  uint64_t position_ = kNoPosition;  // of `write`
+  bool holds_lock_ = false;
 };
 
 enum class Links { kFollow, kStay };
@@ -120,7 +131,8 @@ FileInfo file_info(const std::filesystem::path& path, Links links, std::error_co
 std::error_code check_writable(const std::filesystem::path& path);
 
 /// Whether a path is one of /proc: names that the system makes up, such as those of a process's
-/// open files. They cannot be replaced, and links there lead to no names.
+/// open files; on Windows the name of a device, such as NUL. They cannot be replaced, and links
+/// there lead to no names.
 bool is_made_up_path(const std::filesystem::path& path);
 
 /// `from` gets the name `to`; what had it is gone in the same moment, and no reader sees anything

@@ -7,6 +7,8 @@ namespace pumice {
 
 // Ours, which need not exist; empty if there is no home.
 
+// On Windows the folders config, cache and state of %LOCALAPPDATA%\pumice.
+
 /// ~/.config/pumice, or where XDG_CONFIG_HOME says.
 std::filesystem::path config_directory();
 /// ~/.cache/pumice, or where XDG_CACHE_HOME says.

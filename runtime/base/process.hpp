@@ -1,8 +1,17 @@
 // What belongs to the whole process, or to one of its threads, and is not a program's own.
 #pragma once
 
+#include <optional>
+#include <string>
+#include <vector>
+
 namespace pumice {
 
+/// What the program was started with, its name first, in UTF-8; `argc` and `argv` as main has them.
+std::vector<std::string> program_arguments(int argc, char** argv);
+
+/// In UTF-8; nothing where it is not set.
+std::optional<std::string> environment_variable(const char* name);
 /// An environment variable, for libraries that are loaded later. Not while other threads may read
 /// the environment.
 void set_environment(const char* name, const char* value);

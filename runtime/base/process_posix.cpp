@@ -18,6 +18,14 @@ sigset_t broken_pipe() {
 
 }  // namespace
 
+std::vector<std::string> program_arguments(int argc, char** argv) { return {argv, argv + argc}; }
+
+std::optional<std::string> environment_variable(const char* name) {
+  const char* const value = std::getenv(name);
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
 void set_environment(const char* name, const char* value) { ::setenv(name, value, 1); }
 
 void raise_open_file_limit() {

@@ -223,10 +223,12 @@ HttpClient& HttpClient::operator=(HttpClient&&) noexcept = default;
 HttpClient::~HttpClient() = default;
 
 Result<HttpClient> HttpClient::open() {
-  DynamicLibrary library = DynamicLibrary::open({"libcurl.so.4", "libcurl-gnutls.so.4"});
+  DynamicLibrary library = DynamicLibrary::open(
+      {"libcurl.so.4", "libcurl-gnutls.so.4", "libcurl-x64.dll", "libcurl.dll"});
   if (!library.is_open()) {
     return make_error(ErrorCode::kInternal,
-                      "downloads need libcurl, which is not installed (libcurl.so.4)");
+                      "downloads need libcurl, which is not installed (libcurl.so.4; on Windows "
+                      "libcurl-x64.dll beside the program)");
   }
   auto curl = std::make_unique<Curl>();
   const bool is_whole = load_all(library, curl->f);

@@ -35,8 +35,8 @@ Result<LoaderFunctions> open_loader() {
   if (get_proc == nullptr) {
     return make_error(
         ErrorCode::kNoDevice,
-        "no Vulkan loader (libvulkan.so.1) found: install libvulkan1 (Debian, Ubuntu), "
-        "vulkan-loader (Fedora, macOS) or the graphics driver");
+        "no Vulkan loader (libvulkan.so.1, on Windows vulkan-1.dll) found: install libvulkan1 "
+        "(Debian, Ubuntu), vulkan-loader (Fedora, macOS) or the graphics driver");
   }
   return load_loader_functions(get_proc);
 }

@@ -21,38 +21,8 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 # shellcheck source=tests/matrix/drivers.sh
 . "$here/drivers.sh"
 scripts=$here/../../scripts
-keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-
-# private_apt FOLDER SUITE…: an apt with sources, lists and state of its own, through APT_CONFIG. A suite
-# is of binary packages, source:SUITE of source packages.
-private_apt() {
-  local folder=$1 suite
-  shift
-  mkdir -p "$folder/lists/partial" "$folder/archives/partial"
-  : >"$folder/status"
-  for suite in "$@"; do
-    case $suite in
-      source:*) echo "deb-src [signed-by=$keyring] $mirror ${suite#source:} main" ;;
-      *) echo "deb [signed-by=$keyring] $mirror $suite main" ;;
-    esac
-  done >"$folder/sources.list"
-  cat >"$folder/apt.conf" <<CONFIG
-Dir::State "$folder"; Dir::State::lists "$folder/lists"; Dir::State::status "$folder/status";
-Dir::Cache "$folder"; Dir::Cache::archives "$folder/archives";
-Dir::Cache::pkgcache ""; Dir::Cache::srcpkgcache "";
-Dir::Etc::SourceList "$folder/sources.list"; Dir::Etc::SourceParts "$folder/none";
-Dir::Etc::Preferences "$folder/none"; Dir::Etc::PreferencesParts "$folder/none";
-Dir::Etc::TrustedParts "$folder/none";
-APT::Architecture "$architecture"; APT::Architectures { "$architecture"; };
-APT::Install-Recommends "false"; APT::Sandbox::User ""; APT::Update::Error-Mode "any";
-Acquire::Languages "none"; Acquire::Retries "2"; Acquire::http::Timeout "20"; Debug::NoLocking "1";
-#clear APT::Update::Post-Invoke;
-#clear APT::Update::Post-Invoke-Success;
-#clear DPkg::Post-Invoke;
-CONFIG
-  export APT_CONFIG=$folder/apt.conf
-  apt-get -qq update
-}
+# shellcheck source=scripts/private_apt.sh
+. "$scripts/private_apt.sh"
 
 # Version of a package among the fetched .debs, or nothing.
 fetched_version() { # FOLDER PACKAGE
@@ -178,8 +148,6 @@ fetch_shims() {
 mkdir -p "$cache"
 exec 9>"$cache/.lock"
 flock 9
-mirror=
-architecture=$(dpkg --print-architecture 2>/dev/null || true)
 status=0
 [[ $# -gt 0 ]] || set -- "${driver_names[@]}"
 folders=()
@@ -195,12 +163,7 @@ for driver in "${folders[@]}"; do
     echo "present $driver $(driver_version "$driver")"
     continue
   fi
-  [[ -n $mirror || -z $architecture ]] || mirror=$("$scripts/debian_mirror.sh")
-  reason=
-  [[ -n $architecture ]] || reason="needs apt and dpkg to fetch and unpack Debian packages"
-  [[ -n $reason || -n $mirror ]] || reason="no Debian mirror in apt's sources; set PUMICE_DEBIAN_MIRROR"
-  [[ -n $reason || -e $keyring ]] || reason="needs the package debian-archive-keyring"
-  if [[ -n $reason ]]; then
+  if ! reason=$(why_no_private_apt); then
     echo "SKIPPED $driver: $reason"
     status=1
     continue

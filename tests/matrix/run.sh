@@ -16,7 +16,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 default_rows=(format shell gpu-lavapipe-22 gpu-lavapipe-26 gpu-swiftshader floor withdrawn
   subgroup-16 validation matrix-cores compile asan fuzz clients slow)
 # validation runs on lavapipe-25 what gpu-lavapipe-25 runs, and more.
-other_rows=(gpu-lavapipe-25 mutations subgroup-4 validation-26 compile-more tidy tidy-tests tsan)
+other_rows=(gpu-lavapipe-25 mutations subgroup-4 validation-26 compile-more tidy tidy-tests tsan windows)
 jobs=$(nproc)
 logs=build/matrix
 # shellcheck source=tests/matrix/drivers.sh
@@ -44,6 +44,9 @@ inputs_of() { # ROW
     subgroup-16) echo shaders runtime/vk tests/shaders cmake ;;
     compile) echo shaders runtime/vk runtime/models tests/compile_gate tests/matrix/platforms.sh tests/matrix/shims \
       tests/matrix/drivers.sh cmake ;;
+    windows) echo runtime/base tests/base 'tools/*_windows.cpp' tools/pumice.rc tools/pumice.manifest cmake/windows.cmake \
+      third_party/windows.cmake scripts/build_windows.sh scripts/windows_libraries.sh scripts/private_apt.sh \
+      tests/matrix/wine.sh tests/matrix/windows_test.py ;;
   esac
 }
 passed=tests/matrix/passed
@@ -190,6 +193,13 @@ run_row() {
       GTEST_FILTER='Engines.*' test_on system tsan -R '^test_api$'
       # Connections, the host and the device of a server.
       test_on system tsan -R '^cli_serve$' ;;
+    windows)
+      tests/matrix/wine.sh --fetch 2>&1 || exit
+      tests/matrix/fetch_drivers.sh lavapipe-25 || exit 77
+      scripts/build_windows.sh pumice pumice_shared test_base test_text test_cache test_scheduler test_sampling \
+        test_constraints test_answers test_flag_values || exit
+      build release pumice
+      tests/matrix/windows_test.py build/windows build/release ;;
     *) echo "unknown row '$1'"; exit 2 ;;
   esac
 }

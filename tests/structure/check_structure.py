@@ -100,15 +100,15 @@ PACKAGES = {
 # Headers that every compiler here brings; those of C++ have no suffix.
 POSIX = {"dlfcn.h", "fcntl.h", "malloc.h", "poll.h", "pthread.h", "pwd.h", "signal.h", "strings.h", "sys", "termios.h",
          "unistd.h"}
+WINDOWS = {"io.h", "shellapi.h", "shlobj.h", "windows.h", "winioctl.h"}
 C = {"assert.h", "errno.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"}
 WRITTEN_BY_THE_BUILD = {"pumice_commit.h"}
 
 # What systems and compilers do differently is in runtime/base/: headers of a system in a file of that system
 # (file_posix.cpp), questions of which it is and what only some compilers have anywhere there. Terminal and signals are
-# the program's. Examples are programs of others, tests run here.
-OF_A_SYSTEM = re.compile(r"runtime/base/\w+_(?:posix|windows)\.cpp|tools/(?:interrupt|line_reader|terminal)\.[ch]pp")
-SYSTEM_HEADERS = POSIX | {"arpa", "dirent.h", "grp.h", "io.h", "linux", "netdb.h", "netinet", "sched.h", "spawn.h", "ucontext.h",
-                          "windows.h"}
+# the program's, in such files of tools/. Examples are programs of others, tests run here.
+OF_A_SYSTEM = re.compile(r"runtime/base/\w+_(?:posix|windows)\.cpp|tools/\w+_(?:posix|windows)\.cpp")
+SYSTEM_HEADERS = POSIX | WINDOWS | {"arpa", "dirent.h", "grp.h", "linux", "netdb.h", "netinet", "sched.h", "spawn.h", "ucontext.h"}
 SYSTEM_NAMES = re.compile(
     r"\b__(?:builtin_\w+|int128\w*|attribute__)|\b_?(?:dl(?:open|sym|close)|mmap|madvise|mkstemp|flock|gmtime_r|localtime_r"
     r"|strptime|timegm|mem(?:mem|rchr)|strerror_r|setenv|unsetenv|putenv|sysconf|getp?pid|getpw\w+|isatty|fork|fileno)\s*\("
@@ -305,7 +305,7 @@ def package_violations(root, sources, owners=owners):
         for match in INCLUDE.finditer(text):
             kind, name = match.groups()
             first = name.split("/")[0]
-            outside = kind == "<" and "." in name and first not in C | POSIX and name not in WRITTEN_BY_THE_BUILD
+            outside = kind == "<" and "." in name and first not in C | POSIX | WINDOWS and name not in WRITTEN_BY_THE_BUILD
             if outside and included_module(root, path, name) is None:
                 first_use.setdefault(name, f"{path}:{text.count(chr(10), 0, match.start()) + 1}")
     if not first_use:

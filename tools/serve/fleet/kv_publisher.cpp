@@ -136,7 +136,7 @@ struct KvPublisher::Sockets {
 KvPublisher::KvPublisher(std::unique_ptr<Sockets> sockets) : sockets_(std::move(sockets)) {}
 
 Result<std::unique_ptr<KvPublisher>> KvPublisher::open(const KvPublisherOptions& options) {
-  DynamicLibrary library = DynamicLibrary::open({"libzmq.so.5"});
+  DynamicLibrary library = DynamicLibrary::open({"libzmq.so.5", "libzmq.dll"});
   if (!library.is_open()) {
     return make_error(ErrorCode::kInternal,
                       "KV events need libzmq, which is not installed (libzmq.so.5)");

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 #include <histedit.h>
 #include <poll.h>
-#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +13,7 @@
 #include <cwchar>
 #include <fstream>
 #include <iostream>
+#include <memory>
 #include <new>
 #include <span>
 #include <system_error>
@@ -36,11 +37,6 @@ constexpr wchar_t kRedraw = 0x1E;    // Ctrl-^, which is bound to that
 constexpr int kMostHistoryLines = 1000;
 constexpr std::streamoff kMostHistoryBytes = 1 << 20;
 
-int terminal_columns() {
-  winsize size{};
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
-}
-
 /// Columns that a text takes.
 int width_of(std::wstring_view text) {
   int width = 0;
@@ -58,7 +54,7 @@ struct LineReader::Editor {
   EditLine* line = nullptr;
   History* history = nullptr;
   std::string prompt;
-  int columns = terminal_columns();  // as libedit knows them
+  int columns = terminal_columns(Stream::kOutput);  // as libedit knows them
   bool cancelled = false;
   bool returns_next = false;
 
@@ -120,7 +116,7 @@ LineReader::Editor::~Editor() {
 /// The next byte of the terminal; or why there is none.
 int LineReader::Editor::next_byte(bool may_redraw) {
   for (;;) {
-    const int now = terminal_columns();
+    const int now = terminal_columns(Stream::kOutput);
     if (may_redraw && now > 0 && now != columns) return kResized;
     pollfd ready{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     const int n = poll(&ready, 1, 100);  // a signal that another thread took does not wake this one
@@ -165,7 +161,7 @@ int LineReader::Editor::next_character(wchar_t* character) {
 /// Terminals break lines anew when they become narrower or wider: where the line being edited
 /// begins is told by the width of what stands before the cursor.
 void LineReader::Editor::redraw() {
-  columns = std::max(terminal_columns(), 1);
+  columns = std::max(terminal_columns(Stream::kOutput), 1);
   const LineInfoW* const edited = el_wline(line);
   const std::wstring_view before(edited->buffer,
                                  static_cast<size_t>(edited->cursor - edited->buffer));
@@ -230,7 +226,7 @@ std::optional<std::string> LineReader::next(const std::string& prompt) {
   const InterruptGuard guard;
   editor_->prompt = prompt;
   editor_->cancelled = false;
-  if (const int columns = terminal_columns(); columns != editor_->columns) {
+  if (const int columns = terminal_columns(Stream::kOutput); columns != editor_->columns) {
     el_resize(editor_->line);
     editor_->columns = columns;
   }
@@ -245,17 +241,21 @@ std::optional<std::string> LineReader::next(const std::string& prompt) {
   return line;
 }
 
+struct EchoOff::Mode {
+  termios before{};
+};
+
 EchoOff::EchoOff() {
-  termios mode{};
+  Mode mode;
   // In the background it would stop the program.
-  if (tcgetpgrp(STDIN_FILENO) != getpgrp() || tcgetattr(STDIN_FILENO, &mode) != 0) return;
-  before_ = mode;
-  mode.c_lflag &= ~static_cast<tcflag_t>(ECHO);
-  if (tcsetattr(STDIN_FILENO, TCSANOW, &mode) != 0) before_.reset();
+  if (tcgetpgrp(STDIN_FILENO) != getpgrp() || tcgetattr(STDIN_FILENO, &mode.before) != 0) return;
+  termios quiet = mode.before;
+  quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO);
+  if (tcsetattr(STDIN_FILENO, TCSANOW, &quiet) == 0) before_ = std::make_unique<Mode>(mode);
 }
 
 EchoOff::~EchoOff() {
-  if (before_) tcsetattr(STDIN_FILENO, TCSANOW, &*before_);
+  if (before_ != nullptr) tcsetattr(STDIN_FILENO, TCSANOW, &before_->before);
 }
 
 }  // namespace pumice::tools

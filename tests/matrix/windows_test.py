@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""pumice.exe and pumice.dll under wine, against the same files and the program of this system.
+
+    tests/matrix/windows_test.py BUILD_WINDOWS BUILD [unittest arguments]
+
+BUILD_WINDOWS has been built by scripts/build_windows.sh, BUILD is of this system. The program of this system runs on
+lavapipe-25, which is of the same version of Mesa as wine's.
+"""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
+WINE = CHECKOUT / "tests/matrix/wine.sh"
+MODEL = CHECKOUT / "models/pumice-stories.gguf"
+WINDOWS = SYSTEM = None  # main
+# Those that need neither a device nor another program.
+PROGRAMS = ["base/test_base", "text/test_text", "cache/test_cache", "scheduler/test_scheduler", "sampling/test_sampling",
+            "constraints/test_constraints", "answers/test_answers", "tools/test_flag_values"]
+# Wine has no FileRenameInfoEx, and its MoveFileEx replaces no file that somebody has open.
+NOT_UNDER_WINE = "FileTest.AReaderKeepsTheFileThatIsReplaced"
+NO_DEVICE, BAD_FILE = 3, 4
+GREEDY = ["--temp", "0", "-p", "Once upon a time", "-n", "40"]
+
+
+def on_windows(program, *arguments, text="", folder=None, **environment):
+    """The result of a program under wine; `folder` is below the checkout."""
+    return subprocess.run([WINE, program, *map(str, arguments)], input=text.encode(), capture_output=True, timeout=1800,
+                          cwd=folder or CHECKOUT, env={**os.environ, **environment})
+
+
+def on_this_system(*arguments, text="", folder=None):
+    command = [CHECKOUT / "tests/matrix/run_on.sh", "lavapipe-25", SYSTEM / "tools/pumice", *map(str, arguments)]
+    return subprocess.run(command, input=text.encode(), capture_output=True, timeout=1800, cwd=folder or CHECKOUT)
+
+
+class Windows(unittest.TestCase):
+    def setUp(self):
+        scratch = CHECKOUT / "build/matrix"
+        scratch.mkdir(parents=True, exist_ok=True)
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="windows-", dir=scratch))
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def pumice(self, *arguments, **options):
+        return on_windows(WINDOWS / "tools/pumice.exe", *arguments, folder=self.folder, **options)
+
+    def output_of(self, result):
+        self.assertEqual(result.returncode, 0, result.stderr.decode(errors="replace"))
+        return result.stdout
+
+    def refused(self, code, *arguments, **options):
+        """The one line of an error."""
+        result = self.pumice(*arguments, **options)
+        message = result.stderr.decode(errors="replace")
+        self.assertEqual(result.returncode, code, message)
+        lines = [line for line in message.splitlines() if line.startswith("pumice: ")]
+        self.assertEqual(len(lines), 1, message)
+        return lines[0]
+
+    def test_programs_of_unit_tests_pass(self):
+        for name in PROGRAMS:
+            with self.subTest(name):
+                result = on_windows(WINDOWS / f"tests/{name}.exe", f"--gtest_filter=-{NOT_UNDER_WINE}")
+                failures = [line for line in result.stdout.decode(errors="replace").splitlines()
+                            if "Failure" in line or "FAILED" in line]
+                self.assertEqual(result.returncode, 0, "\n".join(failures) + result.stderr.decode(errors="replace"))
+                self.assertIn(b"[  PASSED  ]", result.stdout)
+
+    def test_the_device_is_found(self):
+        self.assertIn(b"llvmpipe", self.output_of(self.pumice("info")))
+
+    def test_greedy_tokens_are_those_of_this_system(self):
+        expected = self.output_of(on_this_system("run", "-m", MODEL, *GREEDY))
+        self.assertGreater(len(expected), 100)
+        self.assertEqual(self.output_of(self.pumice("run", "-m", MODEL, *GREEDY)), expected)
+
+    def test_names_and_text_are_utf8(self):
+        model = self.folder / "größe 日本語 🪨.gguf"
+        shutil.copy(MODEL, model)
+        (self.folder / "überschrift.txt").write_text("Once upon a time")
+        arguments = ["--temp", "0", "-n", "20", "-f", "überschrift.txt"]
+        self.assertEqual(self.output_of(self.pumice("run", "-m", model.name, *arguments)),
+                         self.output_of(on_this_system("run", "-m", model.name, *arguments, folder=self.folder)))
+        self.assertIn("日本語 🪨.ggu", self.refused(BAD_FILE, "run", "-m", "日本語 🪨.ggu", "-p", "x"))
+        found = self.output_of(self.pumice("run", *arguments, PUMICE_MODEL=model.name))
+        self.assertGreater(len(found), 20)
+
+    def test_a_chat_is_read_from_standard_input_and_saved(self):
+        typed = "Tell me a story.\n/save talk.json\nGo on.\n"
+        arguments = ["chat", "-m", MODEL, "--temp", "0", "-n", "20"]
+        ours = self.output_of(on_this_system(*arguments, text=typed, folder=self.folder))
+        talk = (self.folder / "talk.json").read_bytes()
+        values = (self.folder / "talk.json.kv").read_bytes()
+        self.assertEqual(self.output_of(self.pumice(*arguments, text=typed)), ours)
+        self.assertEqual((self.folder / "talk.json").read_bytes(), talk)
+        self.assertEqual((self.folder / "talk.json.kv").read_bytes(), values)
+        # Lines that end as Windows' do are the same lines.
+        self.assertEqual(self.output_of(self.pumice(*arguments, text=typed.replace("\n", "\r\n"))), ours)
+
+    def test_a_cache_of_one_system_serves_the_other(self):
+        arguments = ["run", "-m", MODEL, *GREEDY, "--prompt-cache", "cache"]
+        expected = self.output_of(on_this_system(*arguments, folder=self.folder))
+        ours = (self.folder / "cache").read_bytes()
+        (self.folder / "cache").unlink()
+        self.assertEqual(self.output_of(self.pumice(*arguments)), expected)
+        self.assertEqual((self.folder / "cache").read_bytes(), ours)
+        self.assertEqual(self.output_of(on_this_system(*arguments, folder=self.folder)), expected)
+        self.assertEqual(self.output_of(self.pumice(*arguments)), expected)
+
+    def test_speed_is_measured(self):
+        self.assertIn(b"tg8", self.output_of(self.pumice("bench", "-m", MODEL, "-p", "16", "-n", "8", "-r", "1")))
+
+    def test_without_a_loader_of_vulkan_it_says_so(self):
+        message = self.refused(NO_DEVICE, "run", "-m", MODEL, "-p", "x", WINEDLLOVERRIDES="vulkan-1=")
+        self.assertIn("vulkan-1.dll", message)
+
+    def test_a_host_in_c_links_the_library(self):
+        program = self.folder / "minimal.exe"
+        subprocess.run(["x86_64-w64-mingw32-gcc-posix", "-std=c99", "-DPUMICE_USES_DLL", "-I", CHECKOUT / "runtime/include",
+                        CHECKOUT / "examples/minimal.c", WINDOWS / "runtime/api/pumice.lib", "-o", program], check=True)
+        shutil.copy(WINDOWS / "runtime/api/pumice.dll", self.folder)
+        shown = self.output_of(on_windows(program, MODEL, folder=self.folder)).replace(b"\r\n", b"\n")
+        expected = self.output_of(on_this_system("run", "-m", MODEL, "--temp", "0", "-n", "100", "-p", "Once upon a time"))
+        self.assertIn(expected.strip()[:100], shown)
+
+
+if __name__ == "__main__":
+    WINDOWS, SYSTEM = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
