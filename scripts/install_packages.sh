@@ -32,7 +32,9 @@ packages=(
 )
 lint_packages=(clang-format clang-tidy shellcheck clang libclang-rt-dev patch xz-utils abigail-tools
   # the C# binding's tests
-  mono-mcs)
+  mono-mcs
+  # the tests of man pages and completions
+  groff-base man-db mandoc zsh fish)
 # A browser for the tests of `pumice report`; Ubuntu has it as a snap only.
 if grep -qs '^ID=debian' /etc/os-release; then lint_packages+=(chromium); fi
 
