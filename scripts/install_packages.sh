@@ -34,7 +34,9 @@ lint_packages=(clang-format clang-tidy shellcheck clang libclang-rt-dev patch xz
   # the C# binding's tests
   mono-mcs
   # the tests of man pages and completions
-  groff-base man-db mandoc zsh fish)
+  groff-base man-db mandoc zsh fish
+  # the tests of packages
+  dpkg-dev file lintian)
 # A browser for the tests of `pumice report`; Ubuntu has it as a snap only.
 if grep -qs '^ID=debian' /etc/os-release; then lint_packages+=(chromium); fi
 
