@@ -32,6 +32,8 @@ class SchemaJudge {
 
   /// Empty if it is valid, else why not.
   std::string problem(const std::string& text) const;
+  /// Of a value that was read already.
+  std::string problem_with(const nlohmann::json& value) const;
 
  private:
   struct Schema;

@@ -405,6 +405,11 @@ Json to_json(const ModelRow& row, const ModelRecord& model) {
   return record;
 }
 
+std::string to_pts(const ModelRow& row) {
+  if (row.error || row.samples.empty()) return {};
+  return fmt::format("{}: {:.2f} t/s\n", row.test.name(), summarize(row.rates()).median);
+}
+
 std::string to_markdown(std::span<const ModelRow> rows, const ModelRecord& model) {
   std::string text =
       "| model | size | params | test | t/s | prefill t/s | decode t/s | TTFT ms |\n"

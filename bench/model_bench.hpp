@@ -104,6 +104,9 @@ ModelRecord model_record(const std::string& filename, const GgufFile& file);
 /// that tables of several runs fit together. Null, or no samples: not measured.
 nlohmann::json to_json(const ModelRow& row, const ModelRecord& model);
 
+/// "pp512: 123.45 t/s", a line: the median, for the Phoronix Test Suite. Nothing without a score.
+std::string to_pts(const ModelRow& row);
+
 /// A table like llama-bench's; t/s is mean ± deviation as there, the rest are medians.
 std::string to_markdown(std::span<const ModelRow> rows, const ModelRecord& model);
 

@@ -367,20 +367,6 @@ class Rows {
   std::vector<ResultRow>& rows_;
 };
 
-/// A value to a line. Only called when the text is not one JSON value.
-Status add_lines(Rows& rows, std::string_view text, const std::string& name) {
-  size_t number = 0;
-  while (!text.empty()) {
-    const std::string_view line = take_part(text, '\n');
-    ++number;
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    const std::string where = fmt::format("{}: line {}", name, number);
-    PUMICE_TRY(const Json record, parse_json(line, where));
-    PUMICE_TRY_STATUS(rows.add(record, where));
-  }
-  return {};
-}
-
 }  // namespace
 
 std::string_view kind_name(ResultRow::Kind kind) {
@@ -388,25 +374,38 @@ std::string_view kind_name(ResultRow::Kind kind) {
   return kNames[static_cast<size_t>(kind)];
 }
 
-Result<ResultFile> parse_results(std::string_view text, const std::string& name) {
+Result<std::vector<JsonPart>> read_json_parts(std::string_view text, const std::string& name) {
   const std::string where = printable(name, 200);
   if (text.size() > kMaxResultBytes) {
     return make_error(ErrorCode::kBadFile, "{}: larger than {} MiB", where, kMaxResultBytes >> 20);
   }
+  std::vector<JsonPart> parts;
+  Result<Json> whole = parse_json(text, where);
+  if (whole.ok()) {
+    parts.push_back({where, std::move(*whole)});
+    return parts;
+  }
+  // JSON lines if the first line alone is a record; else the error is about the whole.
+  const std::string_view first = text.substr(0, text.find('\n'));
+  const bool has_lines = first.size() < text.size() && parse_json(first, where).ok();
+  if (!has_lines) return whole.error();
+  for (size_t number = 1; !text.empty(); ++number) {
+    const std::string_view line = take_part(text, '\n');
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    JsonPart part{.where = fmt::format("{}: line {}", where, number), .value = {}};
+    PUMICE_TRY(part.value, parse_json(line, part.where));
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+Result<ResultFile> parse_results(std::string_view text, const std::string& name) {
+  PUMICE_TRY(const std::vector<JsonPart> parts, read_json_parts(text, name));
   ResultFile file{.name = printable(base_name(name)), .rows = {}};
   Rows rows(file.rows);
-  const Result<Json> whole = parse_json(text, where);
-  if (whole.ok()) {
-    PUMICE_TRY_STATUS(rows.add(*whole, where));
-  } else {
-    // JSON lines if the first line alone is a record; else the error is about the whole.
-    const std::string_view first = text.substr(0, text.find('\n'));
-    const bool has_lines = first.size() < text.size() && parse_json(first, where).ok();
-    if (!has_lines) return whole.error();
-    PUMICE_TRY_STATUS(add_lines(rows, text, where));
-  }
+  for (const JsonPart& part : parts) PUMICE_TRY_STATUS(rows.add(part.value, part.where));
   if (file.rows.empty()) {
-    return make_error(ErrorCode::kBadFile, "{}: no measurements in it", where);
+    return make_error(ErrorCode::kBadFile, "{}: no measurements in it", printable(name, 200));
   }
   return file;
 }

@@ -43,6 +43,14 @@ struct ResultFile {
 /// Larger files are refused.
 inline constexpr size_t kMaxResultBytes = size_t{256} << 20;
 
+struct JsonPart {
+  std::string where;  ///< begins messages: "a.json", "a.json: line 3"
+  nlohmann::json value;
+};
+/// The one value that is the text of a results file, or those on its lines. `name` goes into
+/// messages. Errors: kBadFile.
+Result<std::vector<JsonPart>> read_json_parts(std::string_view text, const std::string& name);
+
 /// Read the text of a results file; `name` goes into messages. Errors: kBadFile, naming the record
 /// and the field.
 Result<ResultFile> parse_results(std::string_view text, const std::string& name);

@@ -68,11 +68,14 @@ Result<std::shared_ptr<const SchemaJudge>> SchemaJudge::create(const nlohmann::j
 
 std::string SchemaJudge::problem(const std::string& text) const {
   const Result<nlohmann::json> value = read_json(text, kMostTextBytes);
-  if (!value.ok()) return value.error().message;
+  return value.ok() ? problem_with(*value) : value.error().message;
+}
+
+std::string SchemaJudge::problem_with(const nlohmann::json& value) const {
   valijson::ValidationResults results;
   try {
     if (valijson::Validator().validate(schema_->schema,
-                                       valijson::adapters::NlohmannJsonAdapter(*value), &results)) {
+                                       valijson::adapters::NlohmannJsonAdapter(value), &results)) {
       return {};
     }
   } catch (const std::exception& error) {  // a pattern that is too costly

@@ -1,17 +1,30 @@
-# Installation of the program, and the release archive: `make archive`, which wants PUMICE_REQUIRE_ALL_SHADERS. The
-# archive has the program with a model to try; the library is the component `sdk` (runtime/api).
+# Installation of the program, and packages: the release archive of `make archive`, which wants
+# PUMICE_REQUIRE_ALL_SHADERS, and Debian packages (`scripts/make_archive.sh deb`). Components: `program`, `manual` (tools/),
+# `library` and `sdk` (runtime/api), all of which `cmake --install` installs; the others belong to one kind of package.
 install(TARGETS pumice RUNTIME DESTINATION bin COMPONENT program)
+include(PumiceLicences)
 install(FILES README.md LICENSE DESTINATION . COMPONENT archive EXCLUDE_FROM_ALL)
+install(FILES ${CMAKE_BINARY_DIR}/notices/NOTICE.program DESTINATION . RENAME NOTICE COMPONENT archive EXCLUDE_FROM_ALL)
 install(FILES models/pumice-stories.gguf DESTINATION models COMPONENT archive EXCLUDE_FROM_ALL)
 set(CPACK_GENERATOR TGZ)
-set(CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};pumice;program;/;${CMAKE_BINARY_DIR};pumice;archive;/")
+set(CPACK_INSTALL_CMAKE_PROJECTS "")
+foreach(component program manual archive)
+  list(APPEND CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};pumice;${component};/")
+endforeach()
 if(WIN32)
   # With the library, and with the licences of all that is linked into both (scripts/build_windows.sh puts them there).
   set(CPACK_GENERATOR ZIP)
-  list(APPEND CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};pumice;sdk;/")
+  list(APPEND CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};pumice;library;/" "${CMAKE_BINARY_DIR};pumice;sdk;/")
   install(DIRECTORY ${CMAKE_BINARY_DIR}/licences DESTINATION . COMPONENT archive EXCLUDE_FROM_ALL)
 endif()
 set(CPACK_PACKAGE_NAME pumice)
 set(CPACK_STRIP_FILES ON)
 string(TOLOWER "pumice-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}" CPACK_PACKAGE_FILE_NAME)
+set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/packaging/cpack.cmake)
+set(CPACK_PUMICE_BUILD ${CMAKE_BINARY_DIR})
+if(CMAKE_SYSTEM_NAME STREQUAL Linux)
+  set(CPACK_PUMICE_READELF ${CMAKE_READELF})
+  set(CPACK_PUMICE_PROGRAM ${CMAKE_BINARY_DIR}/tools/pumice)
+endif()
+include(PumiceDebian)
 include(CPack)

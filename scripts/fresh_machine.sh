@@ -6,6 +6,8 @@
 #
 #   --ccache FOLDER   share a ccache folder with the chroot (nothing is installed or found through it)
 #   --archive         an archive of the sources instead of a clone, without git, and a /dev with null, zero and urandom only
+#   --packages FOLDER install the Debian packages in it (scripts/make_archive.sh deb) instead of building, run the program
+#                     with the model it brings, and build a program with the library
 #   --keep            leave the chroot where it is, to look around in
 #
 # Needs root, debootstrap and unshare. FOLDER, by default a new one under ${TMPDIR:-/var/tmp}, must not exist; it takes
@@ -13,14 +15,15 @@
 # with the command inside it, so there is nothing to unmount and nothing to delete through.
 set -euo pipefail
 
-suite='' folder='' ccache='' keep=0 archive=0
+suite='' folder='' ccache='' packages='' keep=0 archive=0
 usage() {
-  echo "usage: scripts/fresh_machine.sh bookworm|trixie [FOLDER] [--ccache FOLDER] [--archive] [--keep]" >&2
+  echo "usage: scripts/fresh_machine.sh bookworm|trixie [FOLDER] [--ccache FOLDER] [--archive] [--packages FOLDER] [--keep]" >&2
   exit 2
 }
 while [[ $# -gt 0 ]]; do
   case $1 in
     --ccache) [[ -d ${2:-} ]] || usage; ccache=$(realpath "$2"); shift ;;
+    --packages) [[ -d ${2:-} ]] || usage; packages=$(realpath "$2"); shift ;;
     --keep) keep=1 ;;
     --archive) archive=1 ;;
     bookworm | trixie) [[ -z $suite ]] || usage; suite=$1 ;;
@@ -99,6 +102,13 @@ stage() {
 }
 
 stage debootstrap private debootstrap --variant=minbase "$suite" "$root" "$mirror" >&2
+if [[ -n $packages ]]; then
+  mkdir "$root/packages"
+  cp "$packages"/*.deb "$repository/examples/minimal.c" "$repository/scripts/try_packages.sh" "$root/packages"
+  stage 'packages' inside bash /packages/try_packages.sh
+  echo "== $suite: the packages passed"
+  exit 0
+fi
 commit=$(git -C "$repository" rev-parse --short HEAD)
 if [[ $archive == 1 ]]; then
   stage 'make' inside apt-get -qq install -y --no-install-recommends make >&2

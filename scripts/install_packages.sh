@@ -33,7 +33,11 @@ packages=(
 )
 lint_packages=(clang-format clang-tidy shellcheck clang libclang-rt-dev patch xz-utils abigail-tools
   # the C# binding's tests
-  mono-mcs)
+  mono-mcs
+  # the tests of man pages and completions
+  groff-base man-db mandoc zsh fish
+  # the tests of packages
+  dpkg-dev file lintian)
 # The compiler for Windows, GoogleTest as source, and what makes the root that Windows programs are tested in
 # (tests/matrix/wine.sh).
 windows_packages=(g++-mingw-w64-x86-64-posix googletest mmdebstrap)

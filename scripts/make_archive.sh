@@ -1,16 +1,30 @@
 #!/usr/bin/env bash
-# Build build/archive/pumice-VERSION-SYSTEM-MACHINE.tar.gz: the program with every shader variant. Where
-# this system's glslc lacks a GLSL extension, a newer one is fetched (tests/matrix/fetch_drivers.sh).
+# Build packages of the program with every shader variant, in build/archive/.
+#
+#   scripts/make_archive.sh        pumice-VERSION-SYSTEM-MACHINE.tar.gz: the program, its manual, a model to try
+#   scripts/make_archive.sh deb    Debian packages: pumice, libpumiceX.Y, libpumice-dev, for the release they are built on
+#
+# Where this system's glslc lacks a GLSL extension, a newer one is fetched (tests/matrix/fetch_drivers.sh).
+# DEBFULLNAME and DEBEMAIL name who answers for Debian packages.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # shellcheck source=tests/matrix/drivers.sh
 . tests/matrix/drivers.sh
 
+case ${1:-tgz} in
+  tgz) generator=TGZ targets=(pumice pumice_manual) ;;
+  deb) generator=DEB targets=(pumice pumice_manual pumice_debian pumice_shared pumice_static) ;;
+  *) echo "usage: scripts/make_archive.sh [tgz|deb]" >&2; exit 2 ;;
+esac
 mkdir -p build
-configure() { cmake --preset release -B build/archive -DPUMICE_REQUIRE_ALL_SHADERS=ON -DPUMICE_BUILD_TESTS=OFF "$@"; }
+# The prefix tells GNUInstallDirs where Debian has its libraries.
+configure() {
+  cmake --preset release -B build/archive -DCMAKE_INSTALL_PREFIX=/usr -DPUMICE_REQUIRE_ALL_SHADERS=ON \
+    -DPUMICE_BUILD_TESTS=OFF "$@"
+}
 if ! configure >build/archive.log 2>&1; then
   grep -q 'PUMICE_REQUIRE_ALL_SHADERS' build/archive.log || { cat build/archive.log >&2; exit 1; }
   configure -DVulkan_GLSLC_EXECUTABLE="$(fetched_glslc)"
 fi
-cmake --build build/archive -j "${JOBS:-$(nproc)}" --target pumice
-cpack --config build/archive/CPackConfig.cmake -B build/archive
+cmake --build build/archive -j "${JOBS:-$(nproc)}" --target "${targets[@]}"
+cpack --config build/archive/CPackConfig.cmake -G "$generator" -B build/archive

@@ -6,12 +6,31 @@ if(WIN32)
 else()
   find_package(fmt REQUIRED)
   find_package(nlohmann_json REQUIRED)
-  find_package(CLI11 REQUIRED)
-  find_package(spdlog REQUIRED)
 
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
   pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+endif()
+
+# Vulkan: headers and volk only. The loader is opened at run time by volk and never linked.
+find_path(VULKAN_HEADERS_DIR vulkan/vulkan.h REQUIRED)
+find_path(VOLK_DIR volk.c REQUIRED DOC "Folder of volk.h and volk.c (libvulkan-volk-dev)")
+add_library(pumice_vulkan_headers INTERFACE)
+target_include_directories(pumice_vulkan_headers SYSTEM INTERFACE ${VULKAN_HEADERS_DIR} ${VOLK_DIR})
+target_compile_definitions(pumice_vulkan_headers INTERFACE VK_NO_PROTOTYPES)
+target_link_libraries(pumice_vulkan_headers INTERFACE ${CMAKE_DL_LIBS})
+
+# glslc: `-DVulkan_GLSLC_EXECUTABLE=…` picks another one.
+find_program(Vulkan_GLSLC_EXECUTABLE glslc REQUIRED)
+
+if(NOT PUMICE_BUILD_PROGRAM)
+  return()
+endif()
+
+# What follows is for the program.
+if(NOT WIN32)
+  find_package(CLI11 REQUIRED)
+  find_package(spdlog REQUIRED)
   pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)
   pkg_check_modules(libmd REQUIRED IMPORTED_TARGET libmd)
 endif()
@@ -42,17 +61,6 @@ find_path(VALIJSON_DIR valijson/validator.hpp REQUIRED DOC "Folder of valijson (
 add_library(pumice_valijson INTERFACE)
 target_include_directories(pumice_valijson SYSTEM INTERFACE ${VALIJSON_DIR})
 target_compile_definitions(pumice_valijson INTERFACE VALIJSON_USE_EXCEPTIONS=1)  # without them it aborts
-
-# Vulkan: headers and volk only. The loader is opened at run time by volk and never linked.
-find_path(VULKAN_HEADERS_DIR vulkan/vulkan.h REQUIRED)
-find_path(VOLK_DIR volk.c REQUIRED DOC "Folder of volk.h and volk.c (libvulkan-volk-dev)")
-add_library(pumice_vulkan_headers INTERFACE)
-target_include_directories(pumice_vulkan_headers SYSTEM INTERFACE ${VULKAN_HEADERS_DIR} ${VOLK_DIR})
-target_compile_definitions(pumice_vulkan_headers INTERFACE VK_NO_PROTOTYPES)
-target_link_libraries(pumice_vulkan_headers INTERFACE ${CMAKE_DL_LIBS})
-
-# glslc: `-DVulkan_GLSLC_EXECUTABLE=…` picks another one.
-find_program(Vulkan_GLSLC_EXECUTABLE glslc REQUIRED)
 
 # Chart.js, which `pumice report` puts into its pages. Without it (or with an empty path) that command
 # names what is missing.

@@ -95,7 +95,8 @@ const CLI::App* find_command(const CLI::App& app, const std::string& name) {
 
 std::vector<std::string> command_names(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* const command : app.get_subcommands([](const CLI::App*) { return true; })) {
+  const auto is_shown = [](const CLI::App* command) { return !command->get_group().empty(); };
+  for (const CLI::App* const command : app.get_subcommands(is_shown)) {
     names.push_back(command->get_name());
   }
   return names;
@@ -420,18 +421,22 @@ std::string Arguments::as_typed(const std::string& message) const {
   return text;
 }
 
+std::vector<std::string> typed_names(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  for (const bool one_dash : {true, false}) {
+    for (const std::string& name : option.get_lnames()) {
+      if (has_one_dash(name) == one_dash) names.push_back(typed_name(name));
+    }
+  }
+  return names;
+}
+
 std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_positional) const {
   if (is_positional || option->get_positional()) {
     return CLI::Formatter::make_option_name(option, is_positional);
   }
-  std::vector<std::string> names;
-  for (const std::string& name : option->get_snames()) names.push_back("-" + name);
-  for (const bool one_dash : {true, false}) {
-    for (const std::string& name : option->get_lnames()) {
-      if (has_one_dash(name) == one_dash) names.push_back(typed_name(name));
-    }
-  }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{}", fmt::join(typed_names(*option), ", "));
 }
 
 }  // namespace pumice::tools

@@ -33,7 +33,10 @@ Result<Arguments> read_arguments(const CLI::App& app, std::span<const std::strin
 /// Whether the long name is typed with one dash, as other runtimes have it: "hf" for -hf.
 bool has_one_dash(const std::string& long_name);
 
-/// Help that shows names as they are typed: "-hf, --hf-repo".
+/// The names of a flag as they are typed, short ones first: "-hf", "--hf-repo".
+std::vector<std::string> typed_names(const CLI::Option& option);
+
+/// Help that shows them so.
 class HelpFormatter : public CLI::Formatter {
  public:
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override;

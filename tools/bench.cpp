@@ -23,6 +23,8 @@ constexpr uint32_t kMostBatch = 1u << 16;
 Status check_modes(const BenchOptions& options) {
   const LeverOptions& levers = options.levers;
   const std::pair<bool, const char*> modes[] = {{!options.compare.empty(), "--compare"},
+                                                {!options.submit.empty(), "--submit"},
+                                                {options.pts, "--pts"},
                                                 {options.ops, "--ops"},
                                                 {options.serve, "--serve"},
                                                 {!options.server.url.empty(), "--server"},
@@ -44,6 +46,7 @@ Status bench(BenchOptions options) {
   if (options.model.device.list) return print_devices(stderr_logger(options.model.verbose));
   PUMICE_TRY_STATUS(check_modes(options));
   if (!options.compare.empty()) return bench_compare(options);
+  if (!options.submit.empty()) return bench_submit(options);
   if (options.ops) return bench_ops(options);
   if (!options.server.url.empty()) return bench_server(options);
   PUMICE_TRY_STATUS(options.model.resolve());
@@ -207,9 +210,18 @@ void add_compare(CLI::App& command, BenchOptions& options) {
           "Measure nothing; print ratios between files of results (-o json), the first being "
           "the base; llama-bench's files too")
       ->type_name("FILES");
+  command
+      .add_option("--submit", options.submit,
+                  "Measure nothing; print what of a file of results (-o json) is to be submitted, "
+                  "or refuse it, naming what lacks: an output check, clocks, the driver, the "
+                  "model's hash")
+      ->type_name("FILE");
 }
 
 void add_output(CLI::App& command, BenchOptions& options) {
+  CLI::Option* const pts =
+      command.add_flag("--pts", options.pts,
+                       "Print a line a test, \"pp512: 123.45 t/s\", for the Phoronix Test Suite");
   command.add_flag("--no-check", options.no_check,
                    "Do not compare logits with fp64 first; records say so");
   std::vector<std::string> formats(std::begin(bench::kRecordFormats),
@@ -218,7 +230,7 @@ void add_output(CLI::App& command, BenchOptions& options) {
       .add_option("-r,--repetitions", options.repetitions,
                   "Samples of each measurement (default 5)")
       ->check(CLI::Range(1u, 1000u));
-  add_choice(command, "-o,--output", options.output, formats, "Output format");
+  add_choice(command, "-o,--output", options.output, formats, "Output format")->excludes(pts);
   formats.insert(formats.begin(), "none");
   add_choice(command, "--output-err,--oe", options.error_output, formats, "The same to stderr");
 }
@@ -308,7 +320,8 @@ Command add_bench(CLI::App& app, const std::string& command_line) {
       "  pumice bench --layers -m model.gguf -p 512 -n 16 --trace steps.json\n"
       "  pumice bench --advise --ttft-target 500 --tpot-target 50 -m model.gguf\n"
       "  pumice bench --ab math=f16 -m model.gguf\n"
-      "  pumice bench --compare before.json after.json");
+      "  pumice bench --compare before.json after.json\n"
+      "  pumice bench -m model.gguf -o json > mine.json && pumice bench --submit mine.json");
   return {command, [options] { return bench(*options); }};
 }
 

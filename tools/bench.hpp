@@ -83,6 +83,8 @@ struct BenchOptions {
   bool layers = false;
   std::string trace;                 ///< file; empty: none
   std::vector<std::string> compare;  ///< files of results, the base first
+  std::string submit;                ///< file of results; empty: not asked for
+  bool pts = false;                  ///< a line a test instead of a report
   std::string output = "md";
   std::string error_output = "none";  ///< the report once more, on stderr
 };
@@ -125,6 +127,9 @@ Status bench_frames(const BenchOptions& options);
 
 /// --compare. Errors: kBadFile for a file that cannot be read, or if nothing could be compared.
 Status bench_compare(const BenchOptions& options);
+
+/// --submit. Errors: kBadFile for a file that cannot be read, and for a record that lacks evidence.
+Status bench_submit(const BenchOptions& options);
 
 /// --explain. What could be counted or measured is printed whatever happened.
 Status bench_explain(const BenchOptions& options);

@@ -148,7 +148,10 @@ Status bench_model(const BenchOptions& options) {
         sizes.n_prompt, sizes.n_gen, bench.repetitions);
   }
   BenchOptions printed = options;
-  if (stream) printed.output = "none";  // was printed row by row
+  if (options.pts) {
+    for (const bench::ModelRow& row : rows) print_text("{}", bench::to_pts(row));
+  }
+  if (stream || options.pts) printed.output = "none";  // was printed row by row
   print_report(
       printed,
       [&] {

@@ -24,6 +24,8 @@ nlohmann::json describe_run(const BenchOptions& options, const host::OpenedModel
           {"gpu_info", opened.device->snapshot().name},
           {"cpu_info", bench::read_processor().value("name", "")},
           {"model_filename", options.model.model_name()},
+          {"model_hash", fmt::format("{:016x}{:016x}", opened.model->fingerprint[0],
+                                     opened.model->fingerprint[1])},
           {"command", options.command},
           {"pumice_version", PUMICE_VERSION},
           {"build_commit", bench::build_commit()},

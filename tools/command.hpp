@@ -29,6 +29,8 @@ Command add_pull(CLI::App& app);
 Command add_list(CLI::App& app);
 Command add_rm(CLI::App& app);
 Command add_synth(CLI::App& app);
+/// Hidden: man pages and shell completions of all commands of `app`.
+Command add_manual(CLI::App& app);
 Command add_serve(CLI::App& app);
 /// `command_line`: as it was typed, for the records.
 Command add_report(CLI::App& app);

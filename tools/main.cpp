@@ -113,6 +113,7 @@ Status run(const std::vector<std::string>& words) {
       add_pull(app),
       add_list(app),
       add_rm(app),
+      add_manual(app),
   };
   // clang-format on
   if (words.empty()) return print_output(app.help());
@@ -136,6 +137,7 @@ Status run(const std::vector<std::string>& words) {
   }
   PUMICE_TRY_STATUS(settings.apply(*app.get_subcommands().front(), config, config_chosen));
   for (const std::string& note : arguments.notes) print_message("pumice: {}\n", note);
+  settings.show_in_help();  // the manual has the variables too
   for (const Command& command : commands) {
     if (command.app->parsed()) return command.run();
   }

@@ -10,6 +10,9 @@
 
 namespace pumice::tools {
 
+/// One of them, as it is. Errors: kBadFile.
+Result<std::string> read_result_text(const std::string& path);
+
 /// All of them, in order. Errors: kBadFile for the first that cannot be read.
 Result<std::vector<bench::ResultFile>> read_result_files(std::span<const std::string> paths);
 

@@ -30,7 +30,8 @@ class Installation(unittest.TestCase):
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
         cls.prefix = pathlib.Path(cls.folder.name) / "installed"
-        run("cmake", "--install", BUILD, "--prefix", cls.prefix, "--component", "sdk")
+        for component in ("library", "sdk"):
+            run("cmake", "--install", BUILD, "--prefix", cls.prefix, "--component", component)
         cls.library = next(cls.prefix.rglob("libpumice.so")).parent
         cls.environment = {**os.environ, "PKG_CONFIG_PATH": str(cls.library / "pkgconfig"),
                            "LD_LIBRARY_PATH": f"{cls.library}:{os.environ.get('LD_LIBRARY_PATH', '')}"}
