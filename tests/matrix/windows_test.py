@@ -20,8 +20,8 @@ WINE = CHECKOUT / "tests/matrix/wine.sh"
 MODEL = CHECKOUT / "models/pumice-stories.gguf"
 WINDOWS = SYSTEM = None  # main
 # Those that need neither a device nor another program.
-PROGRAMS = ["base/test_base", "text/test_text", "cache/test_cache", "scheduler/test_scheduler", "sampling/test_sampling",
-            "constraints/test_constraints", "answers/test_answers", "tools/test_flag_values"]
+PROGRAMS = ["base/test_base", "sampling/test_sampling", "constraints/test_constraints", "answers/test_answers",
+            "tools/test_flag_values"]
 # Wine has no FileRenameInfoEx, and its MoveFileEx replaces no file that somebody has open.
 NOT_UNDER_WINE = "FileTest.AReaderKeepsTheFileThatIsReplaced"
 NO_DEVICE, BAD_FILE = 3, 4
