@@ -7,6 +7,7 @@
 #include <random>
 #include <system_error>
 
+#include "base/file.hpp"
 #include "base/path.hpp"
 #include "base/printable.hpp"
 #include "cache/prefix_store_file.hpp"
@@ -64,6 +65,10 @@ Result<std::unique_ptr<PrefixStore>> PrefixStore::open(const PrefixStoreOptions&
     return make_error(ErrorCode::kInvalidArgument,
                       "prefix store {}: a limit of {} bytes must hold two pages of {}",
                       to_utf8(options.folder), options.limit_bytes, options.binding.page_bytes);
+  }
+  if (!shares_folders()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "prefix store {}: not supported on this system yet", to_utf8(options.folder));
   }
   std::unique_ptr<PrefixStore> store(new PrefixStore(options, std::move(kinds)));
   std::error_code error;

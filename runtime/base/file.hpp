@@ -149,4 +149,8 @@ std::error_code remove_empty_folder(const std::filesystem::path& path);
 /// Whether `error` means that a disk, a quota or a limit on sizes is full.
 bool is_full(std::error_code error);
 
+/// Whether several processes may write and remove files of one folder as PrefixStore does. On Windows
+/// that is not known: its tests fail there.
+bool shares_folders();
+
 }  // namespace pumice

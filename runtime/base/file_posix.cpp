@@ -199,4 +199,6 @@ bool is_full(std::error_code error) {
          error == code_of(EDQUOT);
 }
 
+bool shares_folders() { return true; }
+
 }  // namespace pumice

@@ -396,4 +396,6 @@ bool is_full(std::error_code error) {
   return error == std::errc::no_space_on_device || error == std::errc::file_too_large;
 }
 
+bool shares_folders() { return false; }
+
 }  // namespace pumice
