@@ -41,9 +41,9 @@ skip() { echo "$*"; exit 77; }
 # The files that a row tests, of those that run only when these have changed.
 inputs_of() { # ROW
   case $1 in
-    subgroup-16) echo shaders runtime/vk tests/shaders cmake ;;
+    subgroup-16) echo shaders runtime/vk/pipeline.cpp runtime/vk/plan.cpp tests/shaders cmake/PumiceShaders.cmake ;;
     compile) echo shaders runtime/vk runtime/models tests/compile_gate tests/matrix/platforms.sh tests/matrix/shims \
-      tests/matrix/drivers.sh cmake ;;
+      tests/matrix/drivers.sh cmake/PumiceShaders.cmake ;;
   esac
 }
 passed=tests/matrix/passed

@@ -29,6 +29,12 @@ TEST(WordWrapped, LinesBreakBetweenWordsAndNothingIsLost) {
   }
 }
 
+TEST(PrintMessage, ShowsWhatATerminalWouldObey) {
+  testing::internal::CaptureStderr();
+  print_message(std::string_view("a\x1b]0;owned\x07\tb\nc\x7f\n"));
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "a\\x1b]0;owned\\x07\tb\nc\\x7f\n");
+}
+
 TEST(Counted, OneIsNotMany) {
   EXPECT_EQ(counted(0, "message"), "0 messages");
   EXPECT_EQ(counted(1, "message"), "1 message");
