@@ -32,7 +32,7 @@ TEST(WordWrapped, LinesBreakBetweenWordsAndNothingIsLost) {
 TEST(PrintMessage, ShowsWhatATerminalWouldObey) {
   testing::internal::CaptureStderr();
   print_message(std::string_view("a\x1b]0;owned\x07\tb\nc\x7f\n"));
-  EXPECT_EQ(testing::internal::GetCapturedStderr(), "a\\x1b]0;owned\\x07\tb\nc\\x7f\n");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "a\\x1b]0;owned\\x07\tb\nc\\u007f\n");
 }
 
 TEST(Counted, OneIsNotMany) {
