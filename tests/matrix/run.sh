@@ -236,7 +236,7 @@ for row in "${rows[@]}"; do
     77) printf 'SKIPPED  %-16s %s\n' "$row" "$(tail -n 1 "$logs/$row.log")" ;;
     *)
       printf 'FAIL     %-16s %s  (%s)\n' "$row" "$duration" "$logs/$row.log"
-      { grep -E -A 8 "$failure" "$logs/$row.log" | head -n 60; echo ...; tail -n 20 "$logs/$row.log"; } | sed 's/^/    /'
+      { grep -E -A 8 "$failure" "$logs/$row.log" | head -n 60 || true; echo ...; tail -n 20 "$logs/$row.log"; } | sed 's/^/    /'
       failed+=("$row") ;;
   esac
 done
