@@ -13,13 +13,13 @@ import threading
 import unittest
 
 from command_line import BINARY, SHARED, USAGE, CommandLineTest, user_environment
-from serve_test import MODEL, PROMPT, Server
+from serve_test import MODEL, PROMPT, AsksServer, Server
 
 BERT = SHARED / "reference/embeddings/bert-cls.gguf"
 TEXTS = ["Hello world", "a longer text, of more words than the first one", "x"]
 
 
-class EmbeddingsTest(unittest.TestCase):
+class EmbeddingsTest(AsksServer, unittest.TestCase):
     model = MODEL
     flags = ()
 
@@ -37,16 +37,6 @@ class EmbeddingsTest(unittest.TestCase):
 
     def vectors(self, **fields):
         return [one["embedding"] for one in self.embed(**fields)["data"]]
-
-    def refused(self, path, body, status, *words, param=None):
-        got, _, text = self.server.ask("POST", path, body)
-        self.assertEqual(got, status, text)
-        error = json.loads(text)["error"]
-        for word in words:
-            self.assertIn(word, error["message"])
-        if param is not None:
-            self.assertEqual(error["param"], param)
-        return error
 
     def assert_close(self, some, others):
         self.assertEqual(len(some), len(others))

@@ -108,18 +108,8 @@ class Server:
         self.process.stderr.close()
 
 
-class ServeTest(unittest.TestCase):
-    flags = ("--temp", "0")
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="pumice-serve-"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder)
-        cls.server = Server(cls.folder, *cls.flags)
-        cls.addClassCleanup(cls.server.stop)
-
-    def complete(self, prompt=PROMPT, **fields):
-        return self.server.json("POST", "/v1/completions", {"prompt": prompt, "max_tokens": 24, **fields})
+class AsksServer:
+    """Of a test case with a `server`."""
 
     def refused(self, path, body, status, *words, param=None):
         """What it says."""
@@ -131,6 +121,20 @@ class ServeTest(unittest.TestCase):
         if param is not None:
             self.assertEqual(error["param"], param)
         return error
+
+
+class ServeTest(AsksServer, unittest.TestCase):
+    flags = ("--temp", "0")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="pumice-serve-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.server = Server(cls.folder, *cls.flags)
+        cls.addClassCleanup(cls.server.stop)
+
+    def complete(self, prompt=PROMPT, **fields):
+        return self.server.json("POST", "/v1/completions", {"prompt": prompt, "max_tokens": 24, **fields})
 
     def assert_close(self, some, others):
         """Equal but for how numbers were rounded: a prompt's end may be computed together with more or less of it."""
