@@ -266,7 +266,7 @@ TEST_F(Control, ASessionWithARateIsNeitherTooFastNorPolledForNothing) {
   ASSERT_EQ(pumice_submit(engine_, session, &request, &id), PUMICE_OK);
   Answers answers;
   int n_polls = 0;
-  Clock::time_point first;
+  Clock::time_point first = Clock::now();
   while (answers[id].n_finished == 0) {
     ASSERT_EQ(pumice_poll(engine_, PUMICE_NO_LIMIT), PUMICE_OK);
     ++n_polls;
