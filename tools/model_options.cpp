@@ -109,7 +109,6 @@ constexpr host::RetryPolicy kRetry{.most_tries = 4};
 
 Result<host::OpenOptions> open_options(const ModelOptions& options, const Logger& logger) {
   PUMICE_TRY(host::DeviceRequest device, options.device.request(logger));
-  logger.info("opening {}", options.model_name());
   return host::OpenOptions{.device = std::move(device),
                            .cache_directory = cache_directory(),
                            .remember_costs = options.remember_costs,
@@ -119,11 +118,20 @@ Result<host::OpenOptions> open_options(const ModelOptions& options, const Logger
 Result<std::shared_ptr<host::ModelOwner>> open_lasting(
     const ModelOptions& options, const GgufFile& file, const host::ModelTexts& texts,
     const Logger& logger, const EngineOptions& engine, const HostRequest& request) {
-  PUMICE_TRY(host::OpenOptions open, open_options(options, logger));
-  PUMICE_TRY(std::shared_ptr<host::DeviceOwner> device, host::DeviceOwner::open(std::move(open)));
-  std::shared_ptr<const ModelPlan> plan = request.plan;
-  if (plan == nullptr) {
-    PUMICE_TRY(plan, ModelPlan::of_source(file, request.predicts));
+  std::shared_ptr<host::DeviceOwner> device = request.share.device;
+  if (device == nullptr) {
+    PUMICE_TRY(device, open_device_owner(options, logger));
+  }
+  logger.info("opening {}", options.model_name());
+  const std::shared_ptr<const ModelPlan>& plan = request.plan;
+  // Beside another model the device has room or has not: weights read from host memory would be slow
+  // while memory that the other one could leave is there.
+  if (!request.share.alone && !plan->program().pooling) {
+    PUMICE_TRY(const host::OpenedModel opened, device->opened());
+    DeviceMemory memory = device_memory(*opened.device);
+    memory.beside.reset();
+    PUMICE_TRY(const MemoryPlanner planner, MemoryPlanner::of_plan(plan, std::move(memory)));
+    PUMICE_TRY_STATUS(planner.check(engine));
   }
   ProgressBar bar("loading the model");
   return host::ModelOwner::load(
@@ -134,10 +142,17 @@ Result<std::shared_ptr<host::ModelOwner>> open_lasting(
 
 }  // namespace
 
+Result<std::shared_ptr<host::DeviceOwner>> open_device_owner(const ModelOptions& options,
+                                                             const Logger& logger) {
+  PUMICE_TRY(host::OpenOptions open, open_options(options, logger));
+  return host::DeviceOwner::open(std::move(open));
+}
+
 Result<host::OpenedModel> open_model(const ModelOptions& options, const ModelSource& source,
                                      const Logger& logger, std::optional<EngineOptions> engine,
                                      std::shared_ptr<const ModelPlan> plan) {
   PUMICE_TRY(host::OpenOptions open, open_options(options, logger));
+  logger.info("opening {}", options.model_name());
   open.engine = std::move(engine);
   open.plan = std::move(plan);
   ProgressBar bar("loading the model");
@@ -153,12 +168,18 @@ Result<std::unique_ptr<Engine>> make_engine(const host::OpenedModel& opened,
 
 Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const GgufFile& file,
                                               host::ModelTexts texts, const Logger& logger,
-                                              const HostRequest& request) {
+                                              HostRequest request) {
+  if (request.plan == nullptr) {
+    PUMICE_TRY(request.plan, ModelPlan::of_source(file, request.predicts));
+  }
   EngineOptions engine_options = request.engine;
   const bool finds_context = request.prompts != Prompts::kKnown && options.context_tokens == 0;
   if (request.prompts != Prompts::kKnown) {
     // Without as much nothing is loaded.
-    engine_options.context_tokens = finds_context ? kKvBlockTokens : options.context_tokens;
+    const uint32_t least = request.share.alone ? kKvBlockTokens
+                                               : std::min(MemoryPlanner::kRoomTokens,
+                                                          request.plan->program().context_length);
+    engine_options.context_tokens = finds_context ? least : options.context_tokens;
   }
   PUMICE_TRY(std::shared_ptr<host::ModelOwner> model,
              open_lasting(options, file, std::move(texts), logger, engine_options, request));
@@ -176,7 +197,8 @@ Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const
   if (finds_context) engine_options.context_tokens = 0;
   if (request.prompts != Prompts::kKnown) {
     PUMICE_TRY(engine_options,
-               opened.sized_for_prompts(engine_options, request.prompts == Prompts::kSeveral));
+               opened.sized_for_prompts(engine_options, request.prompts == Prompts::kSeveral,
+                                        request.share.most_bytes));
   }
   PUMICE_TRY(std::unique_ptr<Engine> engine, make_engine(opened, engine_options));
   warn_beyond_training(engine_options.context_tokens, opened.model->program.context_length, logger);
@@ -190,13 +212,15 @@ Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const
 
 Result<std::unique_ptr<host::LastingEmbedder>> open_embedder(
     const ModelOptions& options, const GgufFile& file, host::ModelTexts texts, const Logger& logger,
-    std::shared_ptr<const ModelPlan> plan, EmbedderOptions embedder, uint32_t most_tokens) {
+    std::shared_ptr<const ModelPlan> plan, EmbedderOptions embedder, uint32_t most_tokens,
+    const DeviceShare& share) {
   embedder.text_tokens = longest_text(plan->program(), options.context_tokens);
   if (options.context_tokens == 0) {
     embedder.text_tokens = std::min(embedder.text_tokens, most_tokens);
   }
-  PUMICE_TRY(std::shared_ptr<host::ModelOwner> model,
-             open_lasting(options, file, texts, logger, {}, {.plan = std::move(plan)}));
+  PUMICE_TRY(
+      std::shared_ptr<host::ModelOwner> model,
+      open_lasting(options, file, texts, logger, {}, {.share = share, .plan = std::move(plan)}));
   ProgressBar bar("compiling kernels");
   return host::LastingEmbedder::create(std::move(model), embedder,
                                        [&](size_t done, size_t total) { bar.update(done, total); });

@@ -76,26 +76,38 @@ enum class Prompts {
   kOne,      ///< of texts without an end, say: the window is -c or what the machine holds
   kSeveral,  ///< likewise, with room for the prompts of earlier requests beside the one that runs
 };
+/// Of a model that shares its device with others.
+struct DeviceShare {
+  std::shared_ptr<host::DeviceOwner> device;
+  uint64_t most_bytes = UINT64_MAX;  ///< of its memory, unless the least that is of use is more
+  bool alone = true;                 ///< no other model is loaded
+};
 struct HostRequest {
   EngineOptions engine = {};
   Prompts prompts = Prompts::kKnown;
+  DeviceShare share = {};  ///< without a device: the flags', opened for this model
   std::shared_ptr<const ModelPlan> plan = {};  ///< the file's, if it has been made
   std::optional<bool> forgets_messages = {};   ///< HostOptions::forgets_messages
   std::string draft_model = {};                ///< file of HostOptions::draft_model, if any
   bool predicts = false;                       ///< with HostOptions::prediction
 };
+/// The device of the flags, for several models.
+Result<std::shared_ptr<host::DeviceOwner>> open_device_owner(const ModelOptions& options,
+                                                             const Logger& logger);
+
 /// The file's model on the flags' device, and a host of it, with progress bars. It goes on after
 /// the loss of the device, and gives up after a few tries. Warns as warn_beyond_training.
 Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const GgufFile& file,
                                               host::ModelTexts texts, const Logger& logger,
-                                              const HostRequest& request);
+                                              HostRequest request);
 
 /// A model that embeds on the flags' device, with progress bars; it goes on after the loss of the
 /// device. `plan`: of its program (build_embedding_program). Without -c its texts have at most
 /// `most_tokens`, where the model was trained for more.
 Result<std::unique_ptr<host::LastingEmbedder>> open_embedder(
     const ModelOptions& options, const GgufFile& file, host::ModelTexts texts, const Logger& logger,
-    std::shared_ptr<const ModelPlan> plan, EmbedderOptions embedder, uint32_t most_tokens);
+    std::shared_ptr<const ModelPlan> plan, EmbedderOptions embedder, uint32_t most_tokens,
+    const DeviceShare& share = {});
 
 /// "a context of 32768 tokens is more than …", or nothing where the model was trained for as much.
 std::string beyond_training(uint32_t context_tokens, uint32_t trained_tokens);

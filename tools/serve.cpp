@@ -19,7 +19,7 @@
 #include "tools/model_options.hpp"
 #include "tools/sampling_options.hpp"
 #include "tools/serve/app.hpp"
-#include "tools/serving_options.hpp"
+#include "tools/serve_models.hpp"
 #include "tools/terminal.hpp"
 
 namespace pumice::tools {
@@ -28,19 +28,12 @@ namespace {
 constexpr double kMostSeconds = 1e9;
 
 struct ServeOptions {
-  ModelOptions model;
-  SamplingOptions generation;
-  ServingOptions serving;
+  ServedModelOptions models;
   serve::AppOptions app;
   std::string key_file;
-  std::vector<std::string> aliases;
   std::string metrics_compat;
   std::string log = "text";
-  uint32_t parallel = 16;
   double queue_timeout_s = 0, request_timeout_s = 0;
-  double aging_s = EngineOptions().aging_s;
-  std::vector<std::string> reserved;  // "CLASS=N"
-  std::string pooling;
   std::array<CLI::Option*, 2> kv_flags = {};
   serve::KvPublisherOptions kv_events;
   std::string kv_events_format = "array";
@@ -135,23 +128,44 @@ void add_network(CLI::App& command, ServeOptions& options) {
   command.option_defaults()->group(kDefaultGroup);
 }
 
+void add_models(CLI::App& command, ServedModelOptions& options) {
+  command
+      .add_option("-m,--model", options.files,
+                  "GGUF model file (may be given several times: requests name the model, the first "
+                  "one is loaded at once, others when they are asked for)")
+      ->envname("PUMICE_MODEL")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->type_name("FILE");
+  command
+      .add_option("--models-dir", options.folder,
+                  "Serve every model of this folder too, each loaded when it is asked for")
+      ->envname("PUMICE_MODELS_DIR")
+      ->type_name("DIR");
+  add_number(command, "--models-max", options.most_models, 1u, 1024u,
+             "Models that are loaded at once; the one used longest ago makes room, as it does when "
+             "memory is short")
+      ->envname("PUMICE_MODELS_MAX");
+}
+
 void add_answers(CLI::App& command, ServeOptions& options) {
   command
-      .add_option("-a,--model-alias,--alias", options.aliases,
+      .add_option("-a,--model-alias,--alias", options.models.aliases,
                   "Name to serve the model under (may be given several times; the first one is "
-                  "listed; '*': any name is taken)")
+                  "listed; '*': any name is taken); of several models NAME=ID, where ID is as "
+                  "the file is called, and NAME the first one's")
       ->envname("PUMICE_MODEL_ALIAS")
       ->take_all()
       ->allow_extra_args(false)
       ->type_name("NAME");
-  add_number(command, "--np,--parallel", options.parallel, 1u, 1024u,
+  add_number(command, "--np,--parallel", options.models.parallel, 1u, 1024u,
              "Requests that run at once; others wait")
       ->envname("PUMICE_PARALLEL");
-  add_number(command, "--aging", options.aging_s, 0, 3600,
+  add_number(command, "--aging", options.models.aging_s, 0, 3600,
              "Seconds after which a service class that is not served gets a turn (0: never)")
       ->envname("PUMICE_AGING");
   command
-      .add_option("--reserve-decode", options.reserved,
+      .add_option("--reserve-decode", options.models.reserved,
                   "CLASS=N: so many tokens of a step are left to that service class (interactive, "
                   "normal, batch) while it has anything to do; may be given several times")
       ->take_all()
@@ -169,7 +183,7 @@ void add_answers(CLI::App& command, ServeOptions& options) {
       ->check(CLI::IsMember({"vllm"}));
   command
       .add_option(
-          "--pooling", options.pooling,
+          "--pooling", options.models.pooling,
           "Give vectors of texts (/v1/embeddings) instead of text, and how those of a text's "
           "tokens become one: mean, cls (the first) or last; models made for it do so by "
           "themselves, as their file says")
@@ -223,141 +237,55 @@ void log_json(const serve::RequestSummary& request) {
   print_message("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-/// As clients call it, without a better name: the file's.
-std::string name_of(const std::filesystem::path& file) { return to_utf8(file.stem()); }
-
-/// Of a text without -c, where the model was trained for more.
-constexpr uint32_t kLongestEmbedded = 8192;
-
-/// Null: the model writes text.
-Result<std::shared_ptr<const ModelPlan>> embedding_plan(const GgufFile& file,
-                                                        const std::string& pooling) {
-  std::optional<Pooling> wanted;
-  if (!pooling.empty()) {
-    PUMICE_TRY(wanted, parse_pooling(pooling));
-  }
-  Result<Program> program = build_embedding_program(file, wanted);
-  // What is wrong with the file the other way says too.
-  if (!program.ok() && !wanted) return std::shared_ptr<const ModelPlan>();
-  if (!program.ok()) return program.error();
-  if (*program->pooling == Pooling::kNone) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "the file does not say how a text's vectors become one: give --pooling mean, "
-                      "cls or last, as the model was trained");
-  }
-  return ModelPlan::of_program(file, std::move(program).value());
-}
-
-Result<std::unique_ptr<host::LastingEmbedder>> open_embedder_of(
-    const ServeOptions& options, const GgufFile& file, const host::ModelTexts& texts,
-    std::shared_ptr<const ModelPlan> plan, const Logger& logger) {
-  // As pumice embed does, unless told otherwise.
-  const KvTypes kv_type = options.kv_flags[0]->count() + options.kv_flags[1]->count() > 0
-                              ? options.model.kv_type()
-                              : KvTypes(KvType::kF32);
-  return open_embedder(options.model, file, texts, logger, std::move(plan),
-                       {.kv_type = kv_type,
-                        .math = options.model.math_kind(),
-                        .step_tokens = options.model.token_budget,
-                        .invariant = options.serving.invariant},
-                       kLongestEmbedded);
-}
-
-Status read_reserved(const std::vector<std::string>& given, EngineOptions& engine) {
-  for (const std::string& one : given) {
-    const size_t sign = one.find('=');
-    bool is_known = false;
-    for (size_t i = 0; i < kServiceClasses && sign != std::string::npos; ++i) {
-      if (service_class_name(static_cast<ServiceClass>(i)) != one.substr(0, sign)) continue;
-      PUMICE_TRY(const std::vector<uint32_t> numbers,
-                 parse_numbers("--reserve-decode", one.substr(sign + 1)));
-      is_known = numbers.size() == 1;
-      if (is_known) engine.reserved_decode_tokens.at(i) = numbers[0];
-    }
-    if (is_known) continue;
-    return make_error(ErrorCode::kInvalidArgument,
-                      "--reserve-decode {}: must be interactive=N, normal=N or batch=N", one);
-  }
-  return {};
-}
-
-Result<std::unique_ptr<host::Host>> open_writer(const ServeOptions& options, const GgufFile& file,
-                                                const host::ModelTexts& texts,
-                                                const Logger& logger) {
-  EngineOptions engine{.kv_type = options.model.kv_type(),
-                       .math = options.model.math_kind(),
-                       .n_sequences = options.parallel,
-                       .token_budget = options.model.token_budget,
-                       .chunk_tokens = options.model.chunk_tokens,
-                       .aging_s = options.aging_s};
-  PUMICE_TRY_STATUS(read_reserved(options.reserved, engine));
-  options.serving.apply_to(engine);
-  // A prompt or an answer that loses its beginning unseen is nothing for clients.
-  engine.overflow = OverflowPolicy::kStop;
-  return open_host(options.model, file, texts, logger,
-                   {.engine = engine,
-                    .prompts = Prompts::kSeveral,
-                    .draft_model = options.serving.draft_model,
-                    .predicts = options.serving.predicts()});
-}
-
-Result<serve::OpenedParts> open_model_of(ServeOptions& options, const Logger& logger) {
-  const std::filesystem::path path = from_utf8(options.model.model);
-  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
-  PUMICE_TRY(const host::ModelTexts texts, host::ModelTexts::read(file));
-  serve::OpenedParts parts{.model = serve::ServedModel::read(file, texts)};
-  serve::ServedModel& model = parts.model;
-  model.names = options.aliases;
-  model.id = name_of(path);
-  for (const std::string& alias : options.aliases) {
-    if (alias == "*") continue;
-    model.id = alias;
-    break;
-  }
-  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, embedding_plan(file, options.pooling));
-  if (plan != nullptr) {
-    PUMICE_TRY(parts.embedder, open_embedder_of(options, file, texts, plan, logger));
-    model.window_tokens = parts.embedder->text_tokens();
-    model.trained_tokens = plan->program().context_length;
-    model.vector_width = parts.embedder->width();
-    return parts;
-  }
-  PUMICE_TRY_STATUS(options.generation.complete(texts));
-  PUMICE_TRY(parts.host, open_writer(options, file, texts, logger));
-  model.window_tokens = parts.host->window_tokens();
-  model.trained_tokens = parts.host->model().opened().model->program.context_length;
-  model.sampling = options.generation.sampler;
-  model.draws_seeds = !options.generation.has_seed();
-  return parts;
-}
-
-Status serve_model(ServeOptions options) {
-  const Logger logger = stderr_logger(options.model.verbose);
-  if (options.model.device.list) return print_devices(logger);
-  PUMICE_TRY_STATUS(options.model.validate());
-  PUMICE_TRY_STATUS(options.serving.validate());
-  PUMICE_TRY_STATUS(options.generation.validate());
+Status serve_models(ServeOptions options) {
+  ServedModelOptions& models = options.models;
+  const Logger logger = stderr_logger(models.model.verbose);
+  if (models.model.device.list) return print_devices(logger);
+  models.has_kv_type = options.kv_flags[0]->count() + options.kv_flags[1]->count() > 0;
+  PUMICE_TRY_STATUS(models.validate());
   serve::AppOptions app_options = std::move(options.app);
   if (!options.key_file.empty()) {
     PUMICE_TRY(const std::vector<std::string> keys, read_keys(options.key_file));
     app_options.api_keys.insert(app_options.api_keys.end(), keys.begin(), keys.end());
   }
-  PUMICE_TRY_STATUS(options.model.resolve());
-  PUMICE_TRY(serve::OpenedParts parts, open_model_of(options, logger));
-  if (parts.embedder != nullptr && !options.kv_events.endpoint.empty()) {
+  PUMICE_TRY(std::vector<ServedFile> files, find_served(models, logger));
+  if (files.size() > 1 && !options.kv_events.endpoint.empty()) {
     return make_error(ErrorCode::kInvalidArgument,
-                      "--kv-events: a model that embeds keeps nothing in a cache");
+                      "--kv-events goes with one model, and this server has several");
   }
-
   if (options.queue_timeout_s > 0) app_options.service.queue_timeout_s = options.queue_timeout_s;
   if (options.request_timeout_s > 0) {
     app_options.service.request_timeout_s = options.request_timeout_s;
   }
-  app_options.service.speculation = options.serving.speculation();
-  app_options.kv_type = options.model.kv_type_k;
+  app_options.service.speculation = models.serving.speculation();
+  app_options.most_models = models.most_models;
+  app_options.kv_type = models.model.kv_type_k;
   app_options.vllm_metrics = !options.metrics_compat.empty();
   app_options.logger = logger;
   if (options.log != "none") app_options.log_request = options.log == "json" ? log_json : log_text;
+
+  serve::AppModels served;
+  for (const ServedFile& file : files) served.cards.push_back(file.card);
+  const bool loads_now = !models.files.empty();
+  const std::string stats = models.serving.stats;
+  const auto opener =
+      std::make_shared<ServedModelOpener>(std::move(models), std::move(files), logger);
+  PUMICE_TRY_STATUS(opener->open_device());
+  served.open = [opener](size_t model, bool alone) { return opener->open(model, alone); };
+  served.keep = [stats](serve::RunningModel& model) {
+    const serve::Service* const service = model.service();
+    if (service == nullptr) return;
+    print_stats(stats, service->host().engine());
+    service->host().keep_for_next_run();
+  };
+  // Of a folder each when it is asked for.
+  if (loads_now) {
+    PUMICE_TRY(served.first, opener->open(0, true));
+  }
+  if (served.first && served.first->embedder != nullptr && !options.kv_events.endpoint.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--kv-events: a model that embeds keeps nothing in a cache");
+  }
   if (!options.kv_events.endpoint.empty()) {
     options.kv_events.maps = options.kv_events_format == "map";
     PUMICE_TRY(app_options.kv_events, serve::KvPublisher::open(options.kv_events));
@@ -366,7 +294,7 @@ Status serve_model(ServeOptions options) {
   }
   raise_open_file_limit();
   PUMICE_TRY(const std::unique_ptr<serve::App> app,
-             serve::App::create(std::move(app_options), std::move(parts)));
+             serve::App::create(std::move(app_options), std::move(served)));
   if (app->kv_events() != nullptr) {
     const serve::KvPublisher& events = *app->kv_events();
     print_message("KV events at {}{}{}\n", events.endpoint(),
@@ -374,10 +302,6 @@ Status serve_model(ServeOptions options) {
   }
   print_message("listening on {}\n", app->url());
   app->run();
-  if (const serve::Service* const service = app->model().service()) {
-    print_stats(options.serving.stats, service->host().engine());
-    service->host().keep_for_next_run();
-  }
   return {};
 }
 
@@ -387,16 +311,19 @@ Command add_serve(CLI::App& app) {
   auto options = std::make_shared<ServeOptions>();
   CLI::App* command =
       app.add_subcommand("serve", "Serve a model over HTTP, as OpenAI's API has it");
-  options->model.add_to(*command, "auto", "f16");
+  ServedModelOptions& models = options->models;
+  models.model.add_to(*command, "auto", "f16");
   command->remove_option(command->get_option("--profile"));
-  options->model.remember_costs = true;
-  options->model.add_batch_sizes(*command);
+  command->remove_option(command->get_option("--model"));
+  models.model.remember_costs = true;
+  models.model.add_batch_sizes(*command);
   options->kv_flags = {command->get_option("--cache-type-k"),
                        command->get_option("--cache-type-v")};
+  add_models(*command, models);
   add_answers(*command, *options);
   add_network(*command, *options);
-  options->generation.add_to(*command);
-  options->serving.add_to(*command);
+  models.generation.add_to(*command);
+  models.serving.add_to(*command);
   for (const char* const name : {"--overflow", "--keep", "--ignore-eos", "--stop", "--json-schema",
                                  "--json-schema-file", "--grammar", "--grammar-file", "--regex"}) {
     command->remove_option(command->get_option(name));
@@ -407,10 +334,11 @@ Command add_serve(CLI::App& app) {
       "  /v1/models /health /health/ready /metrics /props. Plain HTTP: a proxy adds TLS.\n"
       "Examples:\n"
       "  pumice serve -m model.gguf\n"
+      "  pumice serve --models-dir models --models-max 2\n"
       "  curl http://127.0.0.1:8080/v1/chat/completions -H 'Content-Type: application/json' \\\n"
       "    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello\"}], \"stream\": true}'\n"
       "  PUMICE_API_KEY=secret pumice serve -m model.gguf --host 0.0.0.0 --port 80");
-  return {command, [options] { return serve_model(*options); }};
+  return {command, [options] { return serve_models(*options); }};
 }
 
 }  // namespace pumice::tools

@@ -3,6 +3,7 @@
 // of a model's shape, options and numbers of a device; nothing is opened or loaded.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -88,6 +89,9 @@ class MemoryPlanner {
   /// part of it.
   static Result<MemoryPlanner> of_loaded(const Model& model, vk::Device& device,
                                          const FusionRules& fusion = {});
+
+  /// Plans with so much free memory at most, weights of a loaded model in it.
+  void use_at_most(uint64_t bytes) { device_.free_bytes = std::min(device_.free_bytes, bytes); }
 
   const Program& program() const { return model_->program(); }
   const DeviceMemory& device() const { return device_; }

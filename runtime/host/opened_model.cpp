@@ -139,13 +139,16 @@ Result<std::unique_ptr<Engine>> OpenedModel::make_engine(
   return engine;
 }
 
-Result<EngineOptions> OpenedModel::sized_for_prompts(EngineOptions engine_options,
-                                                     bool several) const {
-  PUMICE_TRY(const MemoryPlanner planner, MemoryPlanner::of_loaded(*model, *device));
+Result<EngineOptions> OpenedModel::sized_for_prompts(EngineOptions engine_options, bool several,
+                                                     uint64_t most_bytes) const {
+  PUMICE_TRY(MemoryPlanner planner, MemoryPlanner::of_loaded(*model, *device));
   if (engine_options.context_tokens == 0) {
-    PUMICE_TRY(engine_options.context_tokens,
-               context_of_machine(planner, engine_options, options.logger));
+    PUMICE_TRY(const uint32_t most, context_of_machine(planner, engine_options, options.logger));
+    planner.use_at_most(most_bytes);
+    const uint32_t least = std::min(most, MemoryPlanner::kRoomTokens);
+    engine_options.context_tokens = std::max(least, planner.largest_context(engine_options, most));
   }
+  planner.use_at_most(most_bytes);
   if (several) engine_options.kv_blocks = kv_blocks_for_reuse(planner, engine_options);
   return engine_options;
 }

@@ -84,8 +84,10 @@ struct OpenedModel {
 
   /// EngineOptions for prompts that are not known yet, or for texts without an end: without a
   /// window (0) context_of_machine's, and if there may be `several`, kv_blocks_for_reuse's pool.
-  /// Errors: context_of_machine's.
-  Result<EngineOptions> sized_for_prompts(EngineOptions engine_options, bool several) const;
+  /// With all that the model has it takes `most_bytes` of the device, or, where that is more, what a
+  /// context of MemoryPlanner::kRoomTokens takes. Errors: context_of_machine's.
+  Result<EngineOptions> sized_for_prompts(EngineOptions engine_options, bool several,
+                                          uint64_t most_bytes = UINT64_MAX) const;
 
   /// An embedder with every pipeline compiled; of a model that was loaded for it. Warns as
   /// make_engine does. Errors: Embedder::create's.

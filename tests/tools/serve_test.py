@@ -29,12 +29,13 @@ TIMEOUT_S = 120
 
 
 class Server:
-    """A running `pumice serve`; its log is read as it comes."""
+    """A running `pumice serve`; its log is read as it comes. `model` None: none but those of the flags."""
 
     def __init__(self, folder, *flags, env=None, model=MODEL):
         words = shlex.split(os.environ.get("PUMICE_TEST_LAUNCHER", ""))
         self.process = subprocess.Popen(
-            [*words, BINARY, "serve", "-m", str(model), "--port", "0", "-c", "512", *map(str, flags)], cwd=folder,
+            [*words, BINARY, "serve", *(() if model is None else ("-m", str(model))), "--port", "0", "-c", "512",
+             *map(str, flags)], cwd=folder,
             env=user_environment(folder / "config", env or {}), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True)
         self.log = []

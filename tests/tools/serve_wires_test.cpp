@@ -1,6 +1,7 @@
 // What the server's wires make of requests and of answers, without a server or a device.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -417,7 +418,11 @@ TEST_F(Wires, MetricsAreWhatPrometheusReads) {
                .decode_s = 3,
                .ttft_s = 0.02,
                .ran = true});
-  const std::string text = metrics.text({.model = "a\"b", .vllm_names = true}, {});
+  const Metrics other;
+  const std::array<ModelMetrics, 2> models = {
+      ModelMetrics{.model = "a\"b", .counts = &metrics},
+      ModelMetrics{.model = "c", .counts = &other, .is_loaded = false}};
+  const std::string text = metrics_text(models, true);
   EXPECT_NE(
       text.find("vllm:request_success_total{model_name=\"a\\\"b\",finished_reason=\"stop\"} 1\n"),
       std::string::npos);
@@ -428,6 +433,11 @@ TEST_F(Wires, MetricsAreWhatPrometheusReads) {
   EXPECT_NE(text.find("le=\"0.01\"} 0\n"), std::string::npos);
   EXPECT_NE(text.find("vllm:time_per_output_token_seconds_sum{model_name=\"a\\\"b\"} 1\n"),
             std::string::npos);
+  // What a metric is comes once, then the samples of all models.
+  EXPECT_NE(
+      text.find("# TYPE pumice:model_loaded gauge\npumice:model_loaded{model_name=\"a\\\"b\"} 1\n"
+                "pumice:model_loaded{model_name=\"c\"} 0\n"),
+      std::string::npos);
 }
 
 }  // namespace

@@ -3,9 +3,11 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <cmath>
 #include <exception>
 #include <utility>
 
+#include "tools/serve/wires/ollama.hpp"
 #include "tools/serve/wires/openai_common.hpp"
 #include "tools/serve/wires/tokens.hpp"
 
@@ -26,6 +28,26 @@ ApiError of_exception(const std::exception& exception) {
   return {.status = 500, .type = "server_error", .message = exception.what()};
 }
 
+ApiError waited_too_long() {
+  return {.status = 503,
+          .type = "unavailable_error",
+          .message =
+              "the model is not loaded yet, and this request waited as long as it may "
+              "(--queue-timeout); send it again later",
+          .code = "queue_timeout",
+          .retry_after_s = 5};
+}
+
+/// What clients call the model that they want; Ollama's say "name".
+std::string model_named(const Json& body) {
+  for (const char* const field : {"model", "name"}) {
+    if (body.is_object() && body.contains(field) && body[field].is_string()) {
+      return body[field].get<std::string>();
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 App::App(AppOptions options)
@@ -35,7 +57,7 @@ App::App(AppOptions options)
   add_routes();
 }
 
-Result<std::unique_ptr<App>> App::create(AppOptions options, OpenedParts parts) {
+Result<std::unique_ptr<App>> App::create(AppOptions options, AppModels models) {
   std::unique_ptr<App> app(new App(std::move(options)));
   App* const raw = app.get();
   HttpServer::Handlers handlers{
@@ -51,34 +73,52 @@ Result<std::unique_ptr<App>> App::create(AppOptions options, OpenedParts parts) 
   PUMICE_TRY(app->http_,
              HttpServer::listen(app->options_.host, app->options_.port, app->options_.limits,
                                 std::move(handlers), app->options_.logger));
-  ServiceOptions service = app->options_.service;
+  app->service_ = app->options_.service;
   if (app->options_.kv_events != nullptr) {
     const std::string& url = app->url();
     const std::string& ip =
         app->options_.pod_ip.empty() ? app->options_.host : app->options_.pod_ip;
     app->options_.kv_events->set_topic(
-        fmt::format("kv@{}:{}@{}", ip, url.substr(url.rfind(':') + 1), parts.model.id));
-    service.after_poll = [events = std::make_shared<KvEvents>(app->options_.kv_events)](
-                             const KvCache& cache) { events->look(cache); };
+        fmt::format("kv@{}:{}@{}", ip, url.substr(url.rfind(':') + 1), models.cards.front().id));
+    app->service_.after_poll = [events = std::make_shared<KvEvents>(app->options_.kv_events)](
+                                   const KvCache& cache) { events->look(cache); };
   }
-  app->running_ = std::make_unique<RunningModel>(
-      std::move(parts), service,
-      [raw](std::function<void()> task) { raw->http_->post(std::move(task)); },
+  app->keep_ = std::move(models.keep);
+  app->models_ = std::make_unique<ModelPool>(
+      std::move(models.cards),
+      PoolOptions{.most_loaded = app->options_.most_models,
+                  .most_waiting = app->options_.service.most_open},
+      ModelPool::Calls{
+          .open = std::move(models.open),
+          .run = [raw](size_t model,
+                       OpenedParts parts) { return raw->run_model(model, std::move(parts)); },
+          .keep = app->keep_,
+          .post = [raw](std::function<void()> task) { raw->http_->post(std::move(task)); }},
       app->options_.logger);
-  const RunningModel& running = *app->running_;
-  app->wires_.emplace(WireContext{.model = running.served(),
-                                  .always_usage = app->options_.always_usage,
-                                  .both_reasonings = app->options_.both_reasonings,
-                                  .warnings = &app->warnings_});
-  app->answers_ = {running.service(), running.served().tokenizer, &app->metrics_,
-                   [raw](const RequestSummary& summary) { raw->conclude(summary); }};
+  if (models.first) app->models_->add(0, *std::exchange(models.first, std::nullopt));
   return app;
 }
 
+std::unique_ptr<RunningModel> App::run_model(size_t model, OpenedParts parts) {
+  Metrics& metrics = models_->metrics(model);
+  return std::make_unique<RunningModel>(
+      std::move(parts), service_,
+      [this](std::function<void()> task) { http_->post(std::move(task)); }, options_.logger,
+      metrics, [this, &metrics](const RequestSummary& summary) { conclude(metrics, summary); });
+}
+
+WireContext App::context_of(const RunningModel& model) {
+  return {.model = model.served(),
+          .always_usage = options_.always_usage,
+          .both_reasonings = options_.both_reasonings,
+          .warnings = &warnings_};
+}
+
 void App::run() {
-  running_->start();
+  models_->start();
   http_->run();
-  running_->stop();
+  models_->stop();
+  for (const ModelPool::Lease& model : models_->all_loaded()) keep_(*model);
 }
 
 // ---- answers
@@ -91,83 +131,140 @@ void App::handle(const std::shared_ptr<Exchange>& exchange) {
   answer_apart(exchange, route);
 }
 
-void App::conclude(const RequestSummary& summary) {
-  metrics_.add(summary);
+void App::conclude(Metrics& metrics, const RequestSummary& summary) {
+  metrics.add(summary);
   if (options_.log_request) options_.log_request(summary);
 }
 
 /// A request that never ran.
 void App::refuse(const std::shared_ptr<Exchange>& exchange, const Route& route,
-                 const ApiError& error) {
+                 const ApiError& error, const ModelPool::Lease& model) {
   exchange->respond(error_response(error, route.write_error(error, exchange->request().id)));
-  conclude({.id = exchange->request().id,
+  conclude(model != nullptr ? model->metrics() : models_->metrics(0),
+           {.id = exchange->request().id,
             .path = exchange->request().path,
             .status = error.status,
             .finish = "error"});
 }
 
-/// Templates and tokenizers take their time with long prompts, so they run on a worker.
-void App::generate(const std::shared_ptr<Exchange>& exchange, const Route& route) {
-  http_->work([this, exchange, &route] {
-    auto parsed = std::make_shared<ParsedRequest>(ApiError{});
+std::variant<size_t, ApiError> App::model_for(const Route& route, const Json& body) const {
+  const std::string name = model_named(body);
+  const auto found = models_->find(name);
+  const bool may_have_tag = route.write_error == ollama_error && name.ends_with(kOllamaLatest);
+  if (!may_have_tag || std::holds_alternative<size_t>(found)) return found;
+  return models_->find(std::string_view(name).substr(0, name.size() - kOllamaLatest.size()));
+}
+
+/// `use` with what was sent and the model that it names, once that is loaded; on a worker, as
+/// templates and tokenizers take their time with long prompts.
+void App::with_model(const std::shared_ptr<Exchange>& exchange, const Route& route, Use use) {
+  http_->work([this, exchange, &route, use = std::move(use)] {
+    const auto body = std::make_shared<JsonOrError>(ApiError{});
+    std::variant<size_t, ApiError> model = ApiError{};
     try {
-      const auto body = read_body(exchange->request().body);
-      const auto* const error = std::get_if<ApiError>(&body);
-      *parsed =
-          error != nullptr ? ParsedRequest(*error) : route.wire(std::get<Json>(body), *wires_);
+      *body = read_body(exchange->request().body);
+      const auto* const json = std::get_if<Json>(body.get());
+      model = json == nullptr ? std::get<ApiError>(*body) : model_for(route, *json);
     } catch (const std::exception& exception) {
-      *parsed = of_exception(exception);
+      model = of_exception(exception);
     }
-    http_->post([this, exchange, &route, parsed] {
-      if (WireRequest* const request = std::get_if<WireRequest>(parsed.get())) {
-        request->input.client = client_of(exchange->request());
-        return Answering::begin(answers_, exchange, std::move(*request), route.write_error);
-      }
-      refuse(exchange, route, std::get<ApiError>(*parsed));
+    if (const auto* const error = std::get_if<ApiError>(&model)) {
+      return http_->post(
+          [this, exchange, &route, error = *error] { refuse(exchange, route, error); });
+    }
+    const size_t index = std::get<size_t>(model);
+    if (const ModelPool::Lease lease = models_->loaded(index)) {
+      return use(std::get<Json>(*body), lease);
+    }
+    http_->post([this, exchange, &route, use, body, index] {
+      await_model(exchange, route, index, [this, use, body](const ModelPool::Lease& lease) {
+        http_->work([use, body, lease] { use(std::get<Json>(*body), lease); });
+      });
     });
   });
+}
+
+/// `use` on the server's thread, unless the client leaves or the time to wait is over before.
+void App::await_model(const std::shared_ptr<Exchange>& exchange, const Route& route, size_t model,
+                      std::function<void(const ModelPool::Lease&)> use) {
+  if (exchange->has_left()) return;
+  const auto is_over = std::make_shared<bool>(false);
+  exchange->on_left([is_over] { *is_over = true; });
+  const double most_s = options_.service.queue_timeout_s;
+  if (std::isfinite(most_s)) {
+    http_->after(most_s, [this, exchange, &route, is_over] {
+      if (!std::exchange(*is_over, true)) refuse(exchange, route, waited_too_long());
+    });
+  }
+  models_->want(model, [this, exchange, &route, is_over,
+                        use = std::move(use)](std::variant<ModelPool::Lease, ApiError> got) {
+    if (std::exchange(*is_over, true)) return;
+    exchange->on_left({});
+    const auto* const error = std::get_if<ApiError>(&got);
+    if (error != nullptr) return refuse(exchange, route, *error);
+    use(std::get<ModelPool::Lease>(got));
+  });
+}
+
+void App::generate(const std::shared_ptr<Exchange>& exchange, const Route& route) {
+  with_model(exchange, route,
+             [this, exchange, &route](const Json& body, const ModelPool::Lease& model) {
+               auto parsed = std::make_shared<ParsedRequest>(ApiError{});
+               try {
+                 *parsed = route.wire(body, context_of(*model));
+               } catch (const std::exception& exception) {
+                 *parsed = of_exception(exception);
+               }
+               http_->post([this, exchange, &route, model, parsed] {
+                 if (WireRequest* const request = std::get_if<WireRequest>(parsed.get())) {
+                   request->input.client = client_of(exchange->request());
+                   return Answering::begin({model, &model->answers()}, exchange,
+                                           std::move(*request), route.write_error);
+                 }
+                 refuse(exchange, route, std::get<ApiError>(*parsed), model);
+               });
+             });
 }
 
 void App::embed(const std::shared_ptr<Exchange>& exchange, const Route& route) {
-  http_->work([this, exchange, &route] {
-    auto parsed = std::make_shared<std::variant<EmbeddingInput, ApiError>>(ApiError{});
-    try {
-      const auto body = read_body(exchange->request().body);
-      const auto* const error = std::get_if<ApiError>(&body);
-      if (error == nullptr) *parsed = read_embeddings(std::get<Json>(body), *wires_);
-      if (error != nullptr) *parsed = *error;
-    } catch (const std::exception& exception) {
-      *parsed = of_exception(exception);
-    }
-    http_->post([this, exchange, &route, parsed] {
-      if (auto* const input = std::get_if<EmbeddingInput>(parsed.get())) {
-        return begin_embedding(exchange, route, std::move(*input));
-      }
-      refuse(exchange, route, std::get<ApiError>(*parsed));
-    });
-  });
+  with_model(exchange, route,
+             [this, exchange, &route](const Json& body, const ModelPool::Lease& model) {
+               auto parsed = std::make_shared<std::variant<EmbeddingInput, ApiError>>(ApiError{});
+               try {
+                 *parsed = read_embeddings(body, context_of(*model));
+               } catch (const std::exception& exception) {
+                 *parsed = of_exception(exception);
+               }
+               http_->post([this, exchange, &route, model, parsed] {
+                 if (auto* const input = std::get_if<EmbeddingInput>(parsed.get())) {
+                   return begin_embedding(exchange, route, model, std::move(*input));
+                 }
+                 refuse(exchange, route, std::get<ApiError>(*parsed), model);
+               });
+             });
 }
 
 void App::begin_embedding(const std::shared_ptr<Exchange>& exchange, const Route& route,
-                          EmbeddingInput input) {
+                          const ModelPool::Lease& model, EmbeddingInput input) {
   if (exchange->has_left()) return;
-  EmbeddingService& service = *running_->embeddings();
+  EmbeddingService& service = *model->embeddings();
   const auto began = std::chrono::steady_clock::now();
   auto summary = std::make_shared<RequestSummary>(
       RequestSummary{.id = exchange->request().id,
                      .path = exchange->request().path,
                      .prompt_tokens = input.n_tokens(),
                      .n_choices = static_cast<uint32_t>(input.texts.size())});
-  const auto end = [this, summary, began](unsigned status, std::string finish) {
+  const auto end = [this, model, summary, began](unsigned status, std::string finish) {
     summary->status = status;
     summary->finish = std::move(finish);
     const std::chrono::duration<double> total = std::chrono::steady_clock::now() - began;
     summary->total_s = total.count();
-    conclude(*summary);
+    conclude(model->metrics(), *summary);
   };
   std::vector<std::vector<TokenId>> texts = input.texts;
   auto kept = std::make_shared<const EmbeddingInput>(std::move(input));
-  const auto done = [this, exchange, &route, kept, end](Result<EmbeddingService::Vectors> vectors) {
+  const auto done = [this, exchange, &route, model, kept,
+                     end](Result<EmbeddingService::Vectors> vectors) {
     if (exchange->has_left()) return;
     exchange->on_left({});
     if (!vectors.ok()) {
@@ -176,12 +273,12 @@ void App::begin_embedding(const std::shared_ptr<Exchange>& exchange, const Route
       exchange->respond(error_response(error, route.write_error(error, exchange->request().id)));
       return end(error.status, "error");
     }
-    metrics_.add_embedded(kept->texts.size(), kept->n_tokens());
+    model->metrics().add_embedded(kept->texts.size(), kept->n_tokens());
     auto all = std::make_shared<EmbeddingService::Vectors>(std::move(vectors).value());
     // Numbers as text take their time.
-    http_->work([this, exchange, kept, all, end] {
-      auto body = std::make_shared<std::string>(
-          embeddings_answer(*kept, std::move(*all), running_->served()));
+    http_->work([this, exchange, model, kept, all, end] {
+      auto body =
+          std::make_shared<std::string>(embeddings_answer(*kept, std::move(*all), model->served()));
       http_->post([exchange, body, end] {
         exchange->respond({.body = std::move(*body)});
         end(200, "stop");
@@ -190,7 +287,7 @@ void App::begin_embedding(const std::shared_ptr<Exchange>& exchange, const Route
   };
   const auto submitted = service.submit(std::move(texts), done);
   if (const auto* const error = std::get_if<ApiError>(&submitted)) {
-    return refuse(exchange, route, *error);
+    return refuse(exchange, route, *error, model);
   }
   exchange->on_left([&service, end, id = std::get<uint64_t>(submitted)] {
     service.cancel(id);
@@ -199,40 +296,46 @@ void App::begin_embedding(const std::shared_ptr<Exchange>& exchange, const Route
 }
 
 void App::answer_apart(const std::shared_ptr<Exchange>& exchange, const Route& route) {
-  http_->work([this, exchange, &route] {
-    JsonOrError answer;
-    try {
-      const auto body = read_body(exchange->request().body);
-      const auto* const error = std::get_if<ApiError>(&body);
-      answer = error != nullptr ? JsonOrError(*error) : route.apart(std::get<Json>(body), *wires_);
-    } catch (const std::exception& exception) {
-      answer = of_exception(exception);
-    }
-    const auto* const error = std::get_if<ApiError>(&answer);
-    auto response = std::make_shared<HttpResponse>(
-        error != nullptr ? error_response(*error, route.write_error(*error, exchange->request().id))
-                         : HttpResponse{.body = dumped(std::get<Json>(answer))});
-    http_->post([exchange, response] { exchange->respond(std::move(*response)); });
-  });
+  with_model(exchange, route,
+             [this, exchange, &route](const Json& body, const ModelPool::Lease& model) {
+               JsonOrError answer;
+               try {
+                 answer = route.apart(body, context_of(*model));
+               } catch (const std::exception& exception) {
+                 answer = of_exception(exception);
+               }
+               const auto* const error = std::get_if<ApiError>(&answer);
+               auto response = std::make_shared<HttpResponse>(
+                   error != nullptr
+                       ? error_response(*error, route.write_error(*error, exchange->request().id))
+                       : HttpResponse{.body = dumped(std::get<Json>(answer))});
+               http_->post([exchange, response] { exchange->respond(std::move(*response)); });
+             });
 }
 
 // ---- the end
 
 void App::signalled(int count) {
   if (count > 1) {
-    running_->cancel_all();
+    for (const ModelPool::Lease& model : models_->all_loaded()) model->cancel_all();
     return http_->after(kLastMoment_s, [this] { http_->stop(); });
   }
   is_draining_ = true;
-  options_.logger.warning("shutting down: {} under way", running_->n_open());
+  options_.logger.warning("shutting down: {} under way", n_open());
   http_->after(options_.drain_delay_s, [this] {
     refuses_ = true;
     stop_when_idle();
   });
 }
 
+size_t App::n_open() const {
+  size_t n = models_->n_waiting();
+  for (const ModelPool::Lease& model : models_->all_loaded()) n += model->n_open();
+  return n;
+}
+
 void App::stop_when_idle() {
-  if (running_->n_open() == 0 && http_->n_exchanges() == 0) return http_->stop();
+  if (n_open() == 0 && http_->n_exchanges() == 0) return http_->stop();
   http_->after(kIdleInterval_s, [this] { stop_when_idle(); });
 }
 

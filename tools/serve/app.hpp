@@ -19,6 +19,7 @@
 #include "tools/serve/http/http_server.hpp"
 #include "tools/serve/service/answering.hpp"
 #include "tools/serve/service/metrics.hpp"
+#include "tools/serve/service/model_pool.hpp"
 #include "tools/serve/service/running_model.hpp"
 #include "tools/serve/wires/embeddings.hpp"
 #include "tools/serve/wires/openai_common.hpp"
@@ -35,6 +36,7 @@ struct AppOptions {
   bool ollama = false;                         ///< what clients of Ollama ask is answered too
   HttpLimits limits = {};
   ServiceOptions service = {};
+  uint32_t most_models = 4;  ///< loaded at once
   double drain_delay_s = 0;  ///< after SIGTERM, until new requests are refused
   bool vllm_metrics = false;
   bool always_usage = false;
@@ -44,6 +46,14 @@ struct AppOptions {
   std::string pod_ip = {};                      ///< as routers know this server; empty: `host`
   Logger logger = {};
   std::function<void(const RequestSummary&)> log_request = {};  ///< of each that is over
+};
+
+/// The models of a server, and how each is loaded.
+struct AppModels {
+  std::vector<ModelCard> cards;  ///< at least one; see ModelPool
+  ModelPool::Open open;
+  ModelPool::Keep keep;                   ///< also of those that are loaded at the end
+  std::optional<OpenedParts> first = {};  ///< of the first, if it is loaded
 };
 
 /// A flag that leaves paths out, and which; some of them are also behind /v1, or only there.
@@ -56,15 +66,13 @@ const std::vector<EndpointFlag>& endpoint_flags();
 class App {
  public:
   /// Listens; nothing is answered until `run`. Errors: HttpServer::listen's.
-  static Result<std::unique_ptr<App>> create(AppOptions options, OpenedParts parts);
+  static Result<std::unique_ptr<App>> create(AppOptions options, AppModels models);
 
   const std::string& url() const { return http_->url(); }
   const KvPublisher* kv_events() const { return options_.kv_events.get(); }
   /// Serves until SIGINT or SIGTERM and until what runs then has ended; a second signal ends that
   /// too.
   void run();
-  /// For what is kept for the next run; after `run`.
-  RunningModel& model() { return *running_; }
 
  private:
   /// One way to answer: on the server's thread, on a worker, by generating, or by embedding.
@@ -93,19 +101,32 @@ class App {
   std::optional<ApiError> why_not(const HttpRequest& request) const;
   bool has_key(const HttpRequest& request) const;
   uint64_t client_of(const HttpRequest& request) const;
+  WireContext context_of(const RunningModel& model);
+  ModelMetrics metrics_of(size_t model) const;
   void handle(const std::shared_ptr<Exchange>& exchange);
-  void conclude(const RequestSummary& summary);
-  void refuse(const std::shared_ptr<Exchange>& exchange, const Route& route, const ApiError& error);
+  std::unique_ptr<RunningModel> run_model(size_t model, OpenedParts parts);
+  size_t n_open() const;
+  void conclude(Metrics& metrics, const RequestSummary& summary);
+
+  using Use = std::function<void(const Json& body, const ModelPool::Lease& model)>;
+  void with_model(const std::shared_ptr<Exchange>& exchange, const Route& route, Use use);
+  void await_model(const std::shared_ptr<Exchange>& exchange, const Route& route, size_t model,
+                   std::function<void(const ModelPool::Lease&)> use);
+  /// `model`: whose metrics count it; null: the first model's.
+  void refuse(const std::shared_ptr<Exchange>& exchange, const Route& route, const ApiError& error,
+              const ModelPool::Lease& model = {});
+  std::variant<size_t, ApiError> model_for(const Route& route, const Json& body) const;
   void generate(const std::shared_ptr<Exchange>& exchange, const Route& route);
   void embed(const std::shared_ptr<Exchange>& exchange, const Route& route);
   void begin_embedding(const std::shared_ptr<Exchange>& exchange, const Route& route,
-                       EmbeddingInput input);
+                       const ModelPool::Lease& model, EmbeddingInput input);
   void answer_apart(const std::shared_ptr<Exchange>& exchange, const Route& route);
   void signalled(int count);
   void stop_when_idle();
 
   HttpResponse health() const;
   HttpResponse readiness() const;
+  Json listed(size_t model, std::string_view id) const;
   HttpResponse models() const;
   HttpResponse model_of(const HttpRequest& request) const;
   HttpResponse metrics() const;
@@ -114,11 +135,10 @@ class App {
   const AppOptions options_;
   const CrossOrigin cross_origin_;
   FieldWarnings warnings_;
-  Metrics metrics_;
   std::unique_ptr<HttpServer> http_;
-  std::unique_ptr<RunningModel> running_;
-  std::optional<WireContext> wires_;
-  AnswerContext answers_;
+  ServiceOptions service_;
+  ModelPool::Keep keep_;
+  std::unique_ptr<ModelPool> models_;
   std::map<std::string, Route, std::less<>> routes_;
   bool is_draining_ = false;  // not ready any more
   bool refuses_ = false;      // new requests

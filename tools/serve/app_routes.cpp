@@ -107,7 +107,9 @@ void App::add_routes() {
   if (options_.ollama) {
     add_at_once("/api/version", [](const HttpRequest&) { return json_response(ollama_version()); });
     add_at_once("/api/tags", [this](const HttpRequest&) {
-      return json_response({{"models", Json::array({ollama_tag(running_->served())})}});
+      Json all = Json::array();
+      for (size_t i = 0; i < models_->size(); ++i) all.push_back(ollama_tag(models_->card(i)));
+      return json_response({{"models", std::move(all)}});
     });
     add_apart("/api/show", ollama_show, ollama_error);
   }
@@ -193,7 +195,10 @@ std::optional<HttpResponse> App::check(const HttpRequest& request) const {
 HttpResponse App::health() const { return json_response({{"status", "ok"}}); }
 
 HttpResponse App::readiness() const {
-  if (!is_draining_ && running_->works()) return json_response({{"status", "ok"}});
+  const std::vector<ModelPool::Lease> loaded = models_->all_loaded();
+  const bool works = std::all_of(loaded.begin(), loaded.end(),
+                                 [](const ModelPool::Lease& model) { return model->works(); });
+  if (!is_draining_ && works) return json_response({{"status", "ok"}});
   const ApiError error{.status = 503,
                        .type = "unavailable_error",
                        .message = is_draining_ ? "shutting down" : "the device is lost"};
@@ -202,55 +207,71 @@ HttpResponse App::readiness() const {
   return json_response(json, 503);
 }
 
+/// `id`: under which it was asked for.
+Json App::listed(size_t index, std::string_view id) const {
+  const ModelCard& card = models_->card(index);
+  const ModelPool::Lease model = models_->look_at(index);
+  Json json = {{"id", id},
+               {"object", "model"},
+               {"created", card.created},
+               {"owned_by", "pumice"},
+               {"root", card.id},
+               {"parent", nullptr},
+               {"status", {{"value", model != nullptr ? "loaded" : "unloaded"}}}};
+  if (model != nullptr) json["max_model_len"] = model->served().window_tokens;
+  return json;
+}
+
 HttpResponse App::models() const {
-  const ServedModel& model = running_->served();
-  return json_response({{"object", "list"},
-                        {"data", Json::array({{{"id", model.id},
-                                               {"object", "model"},
-                                               {"created", model.created},
-                                               {"owned_by", "pumice"},
-                                               {"root", model.id},
-                                               {"parent", nullptr},
-                                               {"max_model_len", model.window_tokens}}})}});
+  Json all = Json::array();
+  for (size_t i = 0; i < models_->size(); ++i) all.push_back(listed(i, models_->card(i).id));
+  return json_response({{"object", "list"}, {"data", std::move(all)}});
 }
 
 HttpResponse App::model_of(const HttpRequest& request) const {
-  const ServedModel& model = running_->served();
   const std::string_view name = std::string_view(request.path).substr(kModels.size());
-  if (model.is_called(name)) {
-    return json_response({{"id", name},
-                          {"object", "model"},
-                          {"created", model.created},
-                          {"owned_by", "pumice"},
-                          {"root", model.id},
-                          {"parent", nullptr},
-                          {"max_model_len", model.window_tokens}});
+  const auto model = models_->find(name);
+  if (const auto* const index = std::get_if<size_t>(&model)) {
+    return json_response(listed(*index, name));
   }
-  const ApiError error{
-      .status = 404,
-      .type = "not_found_error",
-      .message = fmt::format("the model '{}' does not exist here", printable(name, 100)),
-      .code = "model_not_found"};
+  const ApiError& error = std::get<ApiError>(model);
   return error_response(error, openai_error(error, request.id));
 }
 
-HttpResponse App::metrics() const {
-  const ServedModel& model = running_->served();
-  const Service* const service = running_->service();
-  const PrefixStore* const prefix_store =
+ModelMetrics App::metrics_of(size_t index) const {
+  ModelMetrics metrics{.model = models_->card(index).id,
+                       .kv_type = options_.kv_type,
+                       .counts = &models_->metrics(index),
+                       .is_loaded = false};
+  const ModelPool::Lease model = models_->look_at(index);
+  if (model == nullptr) return metrics;
+  metrics.is_loaded = true;
+  metrics.window_tokens = model->served().window_tokens;
+  metrics.stats = model->stats();
+  const Service* const service = model->service();
+  const PrefixStore* const store =
       service != nullptr ? service->host().engine().prefix_store() : nullptr;
-  return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
-          .body = metrics_.text({.model = model.id,
-                                 .window_tokens = model.window_tokens,
-                                 .kv_type = options_.kv_type,
-                                 .vllm_names = options_.vllm_metrics,
-                                 .prefix_store = prefix_store},
-                                running_->stats())};
+  if (store != nullptr) metrics.prefix_store = store->stats();
+  return metrics;
 }
 
+HttpResponse App::metrics() const {
+  std::vector<ModelMetrics> all;
+  for (size_t i = 0; i < models_->size(); ++i) all.push_back(metrics_of(i));
+  return {.content_type = "text/plain; version=0.0.4; charset=utf-8",
+          .body = metrics_text(all, options_.vllm_metrics)};
+}
+
+/// Of the first model, or of the first that is loaded.
 HttpResponse App::props() const {
-  const ServedModel& model = running_->served();
-  const Service* const service = running_->service();
+  const std::vector<ModelPool::Lease> loaded = models_->all_loaded();
+  if (loaded.empty()) {
+    const ModelCard& card = models_->card(0);
+    return json_response({{"model_alias", card.id}, {"architecture", card.architecture}});
+  }
+  const RunningModel& running = *loaded.front();
+  const ServedModel& model = running.served();
+  const Service* const service = running.service();
   const uint32_t n_slots = service != nullptr ? service->host().engine().options().n_sequences : 1;
   return json_response({{"model_alias", model.id},
                         {"architecture", model.architecture},

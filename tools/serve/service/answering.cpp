@@ -79,16 +79,19 @@ void ChoiceResult::add(const ChoicePiece& piece) {
   prompt.insert(prompt.end(), piece.prompt.begin(), piece.prompt.end());
 }
 
-void Answering::begin(const AnswerContext& context, std::shared_ptr<Exchange> exchange,
-                      WireRequest request, ErrorWriter write_error) {
+void Answering::begin(std::shared_ptr<const AnswerContext> context,
+                      std::shared_ptr<Exchange> exchange, WireRequest request,
+                      ErrorWriter write_error) {
   if (exchange->has_left()) return;
-  std::make_shared<Answering>(context, std::move(exchange), std::move(request), write_error)
+  std::make_shared<Answering>(std::move(context), std::move(exchange), std::move(request),
+                              write_error)
       ->submit();
 }
 
-Answering::Answering(const AnswerContext& context, std::shared_ptr<Exchange> exchange,
-                     WireRequest request, ErrorWriter write_error)
-    : context_(context),
+Answering::Answering(std::shared_ptr<const AnswerContext> context,
+                     std::shared_ptr<Exchange> exchange, WireRequest request,
+                     ErrorWriter write_error)
+    : context_(std::move(context)),
       exchange_(std::move(exchange)),
       request_(std::move(request)),
       write_error_(write_error) {
@@ -96,7 +99,7 @@ Answering::Answering(const AnswerContext& context, std::shared_ptr<Exchange> exc
   for (size_t i = 0; i < input.n_all_choices(); ++i) {
     AnswerForm* const form = request_.form ? &*request_.form : nullptr;
     if (form != nullptr) form->options.id_seed = input.sampling.seed + i;
-    choices_.push_back({.reader = AnswerReader(context.tokenizer, form, input.stops)});
+    choices_.push_back({.reader = AnswerReader(context_->tokenizer, form, input.stops)});
   }
   for (const auto& prompt : input.prompts) {
     usage_.prompt_tokens += static_cast<uint32_t>(prompt.size());
@@ -111,7 +114,7 @@ Answering::Answering(const AnswerContext& context, std::shared_ptr<Exchange> exc
 
 void Answering::submit() {
   std::variant<Ticket, ApiError> submitted =
-      context_.service->submit(request_.input, shared_from_this());
+      context_->service->submit(request_.input, shared_from_this(), context_);
   if (ApiError* const error = std::get_if<ApiError>(&submitted)) {
     if (error->code == "context_length_exceeded") error->param = request_.prompt_field;
     return fail(*error);
@@ -154,7 +157,7 @@ void Answering::count(Choice& choice, const host::Event& event) {
   if (!event.token) return;
   const Clock::time_point now = Clock::now();
   if (choice.last_token) {
-    context_.metrics->add_gap(std::chrono::duration<double>(now - *choice.last_token).count());
+    context_->metrics->add_gap(std::chrono::duration<double>(now - *choice.last_token).count());
   }
   choice.last_token = now;
   ++choice.n_tokens;
@@ -169,7 +172,7 @@ void Answering::give(Choice& choice, ChoicePiece piece) {
   if (request_.one_call && ended != piece.events.end() && !choice.cut) {
     piece.events.erase(ended + 1, piece.events.end());
     choice.cut = true;
-    context_.service->end_early(ticket_[piece.choice]);
+    context_->service->end_early(ticket_[piece.choice]);
   }
   if (piece.events.empty() && piece.tokens.empty() && piece.prompt.empty()) return;
   if (!request_.stream) return choice.result.add(piece);
@@ -181,7 +184,7 @@ void Answering::end_choice(uint32_t index, const host::Event& event) {
   Choice& choice = choices_[index];
   const RequestReport& report = event.ending->report;
   add_usage(report, index % request_.input.n_choices == 0);
-  context_.metrics->add_unparsed(choice.reader.n_unparsed());
+  context_->metrics->add_unparsed(choice.reader.n_unparsed());
   choice.result.end = {finish_of(report.end_reason, choice.reader.n_calls()),
                        choice.reader.stop_string()};
   if (request_.stream) {
@@ -232,7 +235,7 @@ void Answering::end() {
 
 void Answering::fail(const ApiError& error) {
   over_ = true;
-  context_.service->cancel(ticket_);
+  context_->service->cancel(ticket_);
   const bool too_long = error.code == "context_length_exceeded" && request_.fails_in_stream;
   const bool in_stream = request_.stream && (!ticket_.empty() || too_long);
   if (in_stream && ticket_.empty())
@@ -248,7 +251,7 @@ void Answering::fail(const ApiError& error) {
 
 void Answering::left() {
   if (std::exchange(over_, true)) return;
-  context_.service->cancel(ticket_);
+  context_->service->cancel(ticket_);
   conclude(499, "abort");
 }
 
@@ -261,7 +264,7 @@ void Answering::conclude(unsigned status, std::string finish) {
     for (const Choice& choice : choices_) summary_.generated_tokens += choice.n_tokens;
   }
   summary_.total_s = std::chrono::duration<double>(Clock::now() - arrived_).count();
-  context_.ended(summary_);
+  context_->ended(summary_);
 }
 
 }  // namespace pumice::serve

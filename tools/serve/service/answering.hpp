@@ -14,7 +14,7 @@
 
 namespace pumice::serve {
 
-/// What all requests of a server share; it outlives them.
+/// What all requests of a model share.
 struct AnswerContext {
   Service* service = nullptr;
   std::shared_ptr<const Tokenizer> tokenizer = {};
@@ -27,11 +27,13 @@ struct AnswerContext {
 class Answering final : public Listener, public std::enable_shared_from_this<Answering> {
  public:
   /// Submits the request and answers, sooner or later.
-  static void begin(const AnswerContext& context, std::shared_ptr<Exchange> exchange,
-                    WireRequest request, ErrorWriter write_error);
+  /// What `context` belongs to is kept until all is over.
+  static void begin(std::shared_ptr<const AnswerContext> context,
+                    std::shared_ptr<Exchange> exchange, WireRequest request,
+                    ErrorWriter write_error);
 
-  Answering(const AnswerContext& context, std::shared_ptr<Exchange> exchange, WireRequest request,
-            ErrorWriter write_error);
+  Answering(std::shared_ptr<const AnswerContext> context, std::shared_ptr<Exchange> exchange,
+            WireRequest request, ErrorWriter write_error);
   void on_event(uint32_t choice, host::Event& event) override;
 
  private:
@@ -55,7 +57,7 @@ class Answering final : public Listener, public std::enable_shared_from_this<Ans
   void left();
   void conclude(unsigned status, std::string finish);
 
-  const AnswerContext& context_;
+  const std::shared_ptr<const AnswerContext> context_;
   const std::shared_ptr<Exchange> exchange_;
   WireRequest request_;
   const ErrorWriter write_error_;

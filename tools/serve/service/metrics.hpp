@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,9 +21,8 @@ class BucketCounts {
   explicit BucketCounts(std::vector<double> bounds)
       : bounds_(std::move(bounds)), counts_(bounds_.size() + 1) {}
   void add(double value);
-  /// Lines of the metric `name`; `labels` without braces.
-  void write(std::string_view name, std::string_view help, std::string_view labels,
-             std::string& out) const;
+  /// Samples of the metric `name`; `labels` without braces.
+  void write(std::string_view name, std::string_view labels, std::string& out) const;
 
  private:
   std::vector<double> bounds_;
@@ -45,6 +46,9 @@ struct RequestSummary {
   bool ran = false;  ///< the times are known
 };
 
+struct ModelMetrics;
+
+/// Of one model.
 class Metrics {
  public:
   /// A gap between two tokens of one choice.
@@ -55,28 +59,34 @@ class Metrics {
     n_embedded_ += n_texts;
     prompt_tokens_ += n_tokens;
   }
-  void add_slow_reader() { ++n_cut_; }
-
-  struct Server {
-    std::string model;
-    uint32_t window_tokens = 0;
-    std::string kv_type;
-    bool vllm_names = false;                    ///< besides our own
-    const PrefixStore* prefix_store = nullptr;  ///< null: there is none
-  };
-  /// Prometheus' text format 0.0.4.
-  std::string text(const Server& server, const host::Stats& stats) const;
+  void add_load() { ++n_loads_; }
 
  private:
   std::map<std::pair<std::string, unsigned>, uint64_t> finished_;  // by finish and status
   uint64_t prompt_tokens_ = 0, generated_tokens_ = 0;
-  uint64_t n_unparsed_ = 0, n_cut_ = 0, n_embedded_ = 0;
+  uint64_t n_unparsed_ = 0, n_embedded_ = 0, n_loads_ = 0;
   BucketCounts ttft_{times(0.001)}, gaps_{times(0.001)}, tpot_{times(0.001)}, total_{times(0.01)},
       queue_{times(0.001)}, prefill_{times(0.001)}, decode_{times(0.01)}, inference_{times(0.01)};
   BucketCounts prompts_{lengths()}, generations_{lengths()}, asked_{lengths()};
 
+  friend std::string metrics_text(std::span<const ModelMetrics> models, bool vllm_names);
   static std::vector<double> times(double least_s);
   static std::vector<double> lengths();
 };
+
+/// A model's metrics and what else is told of it.
+struct ModelMetrics {
+  std::string model;
+  std::string kv_type;
+  const Metrics* counts = nullptr;
+  bool is_loaded = true;
+  uint32_t window_tokens = 0;  ///< as the rest, of one that is loaded
+  host::Stats stats = {};
+  std::optional<PrefixStoreStats> prefix_store = {};  ///< nothing: there is none
+};
+
+/// Prometheus' text format 0.0.4: each metric once, with a sample of each model. `vllm_names`: by
+/// that server's names too.
+std::string metrics_text(std::span<const ModelMetrics> models, bool vllm_names);
 
 }  // namespace pumice::serve

@@ -5,12 +5,14 @@
 namespace pumice::serve {
 
 RunningModel::RunningModel(OpenedParts parts, const ServiceOptions& options,
-                           const Service::Post& post, const Logger& logger)
+                           const Service::Post& post, const Logger& logger, Metrics& metrics,
+                           std::function<void(const RequestSummary&)> ended)
     : model_(std::move(parts.model)), embedder_(std::move(parts.embedder)) {
   if (embedder_ == nullptr) {
     service_ = std::make_unique<Service>(std::move(parts.host), options, post, logger);
-    return;
   }
+  answers_ = {service_.get(), model_.tokenizer, &metrics, std::move(ended)};
+  if (service_ != nullptr) return;
   embeddings_ = std::make_unique<EmbeddingService>(
       [embedder = embedder_.get()](auto texts, const Embedder::Progress& progress) {
         return embedder->embed(texts, progress);

@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "host/host.hpp"
 #include "host/lasting_embedder.hpp"
+#include "tools/serve/service/answering.hpp"
 #include "tools/serve/service/embedding_service.hpp"
 #include "tools/serve/service/served_model.hpp"
 #include "tools/serve/service/service.hpp"
@@ -23,8 +24,10 @@ struct OpenedParts {
 /// On the server's thread.
 class RunningModel {
  public:
+  /// `metrics` outlives it; `ended`: AnswerContext's.
   RunningModel(OpenedParts parts, const ServiceOptions& options, const Service::Post& post,
-               const Logger& logger);
+               const Logger& logger, Metrics& metrics,
+               std::function<void(const RequestSummary&)> ended);
 
   void start();
   /// Until its thread has ended.
@@ -35,6 +38,10 @@ class RunningModel {
   Service* service() const { return service_.get(); }
   /// Null: it writes text.
   EmbeddingService* embeddings() const { return embeddings_.get(); }
+
+  /// What requests for text are answered with.
+  const AnswerContext& answers() const { return answers_; }
+  Metrics& metrics() const { return *answers_.metrics; }
 
   /// Requests that run or wait.
   size_t n_open() const;
@@ -49,6 +56,7 @@ class RunningModel {
   std::unique_ptr<host::LastingEmbedder> embedder_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<EmbeddingService> embeddings_;
+  AnswerContext answers_;
 };
 
 }  // namespace pumice::serve

@@ -15,14 +15,19 @@ constexpr std::string_view kPlainTemplate =
 
 }  // namespace
 
-ServedModel ServedModel::read(const GgufFile& file, const host::ModelTexts& texts) {
-  ServedModel model;
+ModelCard ModelCard::read(const GgufFile& file) {
+  ModelCard card{.file_bytes = file.size_bytes()};
   const auto architecture = file.get_or<std::string_view>("general.architecture", "");
-  if (architecture.ok()) model.architecture = std::string(*architecture);
-  model.file_bytes = file.size_bytes();
-  model.created = std::chrono::duration_cast<std::chrono::seconds>(
-                      std::chrono::system_clock::now().time_since_epoch())
-                      .count();
+  if (architecture.ok()) card.architecture = std::string(*architecture);
+  card.created = std::chrono::duration_cast<std::chrono::seconds>(
+                     std::chrono::system_clock::now().time_since_epoch())
+                     .count();
+  return card;
+}
+
+ServedModel ServedModel::read(const ModelCard& card, const GgufFile& file,
+                              const host::ModelTexts& texts) {
+  ServedModel model{card};
   model.tokenizer = texts.tokenizer;
   const auto source = file.get_or<std::string_view>(host::kChatTemplateKey, "");
   model.has_template = source.ok() && !source->empty();
@@ -33,10 +38,12 @@ ServedModel ServedModel::read(const GgufFile& file, const host::ModelTexts& text
   return model;
 }
 
-bool ServedModel::is_called(std::string_view name) const {
-  return name.empty() || name == id ||
-         std::any_of(names.begin(), names.end(),
-                     [&](const auto& its) { return its == "*" || its == name; });
+bool ModelCard::has_name(std::string_view name) const {
+  return name == id || std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool ModelCard::is_called(std::string_view name) const {
+  return name.empty() || has_name(name) || has_name("*");
 }
 
 }  // namespace pumice::serve

@@ -1,4 +1,4 @@
-// The model that is served, as requests need to know it. Immutable; any thread.
+// A model that is served, as requests need to know it. Immutable; any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,22 @@
 
 namespace pumice::serve {
 
-struct ServedModel {
+/// What is known of a model also while it is not loaded.
+struct ModelCard {
   std::string id;                  ///< as /v1/models lists it
   std::vector<std::string> names;  ///< further ones; "*": any
   std::string architecture;
   uint64_t file_bytes = 0;
-  int64_t created = 0;  ///< seconds since 1970: when it was loaded
+  int64_t created = 0;  ///< seconds since 1970: when its file was first read
+
+  /// What the file says of itself; its names are the caller's to fill.
+  static ModelCard read(const GgufFile& file);
+  bool has_name(std::string_view name) const;
+  /// Whether a request for `name` can be for this model; an empty one can.
+  bool is_called(std::string_view name) const;
+};
+
+struct ServedModel : ModelCard {
   std::shared_ptr<const Tokenizer> tokenizer;
   /// Or why messages cannot be prompts. Of a model without a template a plain one, which says what
   /// was said, as `pumice chat` does.
@@ -35,12 +45,12 @@ struct ServedModel {
   bool draws_seeds = true;    ///< each request has another seed unless it says
   uint32_t vector_width = 0;  ///< of a model that turns texts into vectors; 0: it writes text
 
-  /// What the file says; `texts` are its own. The rest is the caller's to fill.
-  static ServedModel read(const GgufFile& file, const host::ModelTexts& texts);
+  /// The model of that card with what its file says; `texts` are its own. The rest is the caller's
+  /// to fill.
+  static ServedModel read(const ModelCard& card, const GgufFile& file,
+                          const host::ModelTexts& texts);
 
   bool embeds() const { return vector_width != 0; }
-  /// Whether a request for `name` is for this model; an empty one is.
-  bool is_called(std::string_view name) const;
 };
 
 }  // namespace pumice::serve

@@ -74,7 +74,8 @@ void Service::deliver(std::vector<host::Event>& events) {
 }
 
 std::variant<Ticket, ApiError> Service::submit(const GenerationInput& input,
-                                               const std::shared_ptr<Listener>& listener) {
+                                               const std::shared_ptr<Listener>& listener,
+                                               const std::shared_ptr<const void>& lease) {
   for (const std::vector<TokenId>& prompt : input.prompts) {
     if (prompt.size() < window_tokens()) continue;
     return context_exceeded("prompt", prompt.size(), window_tokens());
@@ -91,7 +92,7 @@ std::variant<Ticket, ApiError> Service::submit(const GenerationInput& input,
       return api_error_of(submitted.error());
     }
     ticket.push_back(*submitted);
-    open_.emplace(*submitted, Open{listener, static_cast<uint32_t>(i)});
+    open_.emplace(*submitted, Open{listener, static_cast<uint32_t>(i), lease});
   }
   return ticket;
 }

@@ -85,10 +85,11 @@ class Service {
   /// Until the polling thread has ended.
   void stop();
 
-  /// Errors, with nothing submitted: the context is too short, what the engine refuses, 429 at the
-  /// bound.
+  /// `lease` is kept until every choice has ended, also one that was cancelled. Errors, with nothing
+  /// submitted: the context is too short, what the engine refuses, 429 at the bound.
   std::variant<Ticket, ApiError> submit(const GenerationInput& input,
-                                        const std::shared_ptr<Listener>& listener);
+                                        const std::shared_ptr<Listener>& listener,
+                                        const std::shared_ptr<const void>& lease = {});
   /// Within a step; no event of it is heard any more.
   void cancel(const Ticket& ticket);
   /// A choice that has said enough: it ends, with its event.
@@ -111,6 +112,7 @@ class Service {
   struct Open {
     std::shared_ptr<Listener> listener;  // null: nobody listens any more
     uint32_t choice = 0;
+    std::shared_ptr<const void> lease;
   };
 
   void poll_until_stopped();

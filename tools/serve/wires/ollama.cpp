@@ -10,10 +10,7 @@ namespace {
 
 /// Whose answers these are like: clients compare it, number by number, with what they need.
 constexpr std::string_view kVersion = "0.13.3";
-/// What its clients put behind names that have no tag.
-constexpr std::string_view kLatest = ":latest";
-
-Json details_of(const ServedModel& model) {
+Json details_of(const ModelCard& model) {
   return {{"format", "gguf"},
           {"family", model.architecture},
           {"families", Json::array({model.architecture})}};
@@ -23,7 +20,7 @@ Json details_of(const ServedModel& model) {
 
 Json ollama_version() { return {{"version", kVersion}}; }
 
-Json ollama_tag(const ServedModel& model) {
+Json ollama_tag(const ModelCard& model) {
   return {{"name", model.id},
           {"model", model.id},
           {"modified_at", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(model.created))},
@@ -37,8 +34,8 @@ std::variant<Json, ApiError> ollama_show(const Json& body, const WireContext& co
   for (const char* const field : {"name", "model"}) {
     if (!body.contains(field) || !body[field].is_string()) continue;
     std::string name = body[field].get<std::string>();
-    if (name.ends_with(kLatest) && !model.is_called(name))
-      name.resize(name.size() - kLatest.size());
+    if (name.ends_with(kOllamaLatest) && !model.is_called(name))
+      name.resize(name.size() - kOllamaLatest.size());
     named["model"] = name;
   }
   Fields fields(named);

@@ -10,10 +10,13 @@
 
 namespace pumice::serve {
 
+/// What its clients put behind names that have no tag.
+constexpr std::string_view kOllamaLatest = ":latest";
+
 /// GET /api/version
 Json ollama_version();
 /// Of GET /api/tags: one of its models.
-Json ollama_tag(const ServedModel& model);
+Json ollama_tag(const ModelCard& model);
 /// POST /api/show: {"model"}
 std::variant<Json, ApiError> ollama_show(const Json& body, const WireContext& context);
 /// {"error": "…"}
