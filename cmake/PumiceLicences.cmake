@@ -1,8 +1,11 @@
-# Packages have in them what is compiled in from others' headers, whose licences have to go along. Debian's packages of
+# Packages have in them what is compiled in from others' headers, and static libraries, whose licences have to go along. Debian's packages of
 # those headers bring them. NOTICE.program and NOTICE.library are for what has the program and what has the library.
 set(PUMICE_LICENCES /usr/share/doc CACHE PATH "Folder with the licence of each of Debian's packages, as PACKAGE/copyright")
 set(of_library libfmt-dev libvulkan-volk-dev libxxhash-dev nlohmann-json3-dev)
 set(of_program ${of_library} libcli11-dev libspdlog-dev libvalijson-dev)
+if(PUMICE_STATIC_LIBRARIES)
+  list(APPEND of_program libpcre2-dev libedit-dev libbsd-dev libmd-dev libncurses-dev)
+endif()
 set(CPACK_PUMICE_MISSING_LICENCES "")
 foreach(part library program)
   set(text "Pumice has parts of these in it, whose licences follow, as Debian's packages give them.\n")

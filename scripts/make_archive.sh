@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Build packages of the program with every shader variant, in build/archive/.
 #
-#   scripts/make_archive.sh        pumice-VERSION-SYSTEM-MACHINE.tar.gz: the program, its manual, a model to try
+#   scripts/make_archive.sh        pumice-VERSION-SYSTEM-MACHINE-glibcX.Y.tar.gz: the program, its manual, a model to try;
+#                                  for any distribution with that glibc or a later one, and a Vulkan loader
 #   scripts/make_archive.sh deb    Debian packages: pumice, libpumiceX.Y, libpumice-dev, for the release they are built on
 #
 # Where this system's glslc lacks a GLSL extension, a newer one is fetched (tests/matrix/fetch_drivers.sh).
@@ -12,15 +13,15 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . tests/matrix/drivers.sh
 
 case ${1:-tgz} in
-  tgz) generator=TGZ targets=(pumice pumice_manual) ;;
-  deb) generator=DEB targets=(pumice pumice_manual pumice_debian pumice_shared pumice_static) ;;
+  tgz) generator=TGZ static=ON targets=(pumice pumice_manual) ;;
+  deb) generator=DEB static=OFF targets=(pumice pumice_manual pumice_debian pumice_shared pumice_static) ;;
   *) echo "usage: scripts/make_archive.sh [tgz|deb]" >&2; exit 2 ;;
 esac
 mkdir -p build
 # The prefix tells GNUInstallDirs where Debian has its libraries.
 configure() {
   cmake --preset release -B build/archive -DCMAKE_INSTALL_PREFIX=/usr -DPUMICE_REQUIRE_ALL_SHADERS=ON \
-    -DPUMICE_BUILD_TESTS=OFF "$@"
+    -DPUMICE_BUILD_TESTS=OFF -DPUMICE_STATIC_LIBRARIES="$static" "$@"
 }
 if ! configure >build/archive.log 2>&1; then
   grep -q 'PUMICE_REQUIRE_ALL_SHADERS' build/archive.log || { cat build/archive.log >&2; exit 1; }

@@ -3,6 +3,8 @@
 find_package(Threads REQUIRED)
 if(WIN32)
   include(${CMAKE_CURRENT_LIST_DIR}/windows.cmake)
+elseif(PUMICE_STATIC_LIBRARIES)
+  include(${CMAKE_CURRENT_LIST_DIR}/static.cmake)
 else()
   find_package(fmt REQUIRED)
   find_package(nlohmann_json REQUIRED)
@@ -28,7 +30,7 @@ if(NOT PUMICE_BUILD_PROGRAM)
 endif()
 
 # What follows is for the program.
-if(NOT WIN32)
+if(NOT WIN32 AND NOT PUMICE_STATIC_LIBRARIES)
   find_package(CLI11 REQUIRED)
   find_package(spdlog REQUIRED)
   pkg_check_modules(libedit REQUIRED IMPORTED_TARGET libedit)

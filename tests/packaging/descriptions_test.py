@@ -58,6 +58,18 @@ class ContainerFile(unittest.TestCase):
         self.assertTrue((ROOT / "models" / pathlib.PurePosixPath(model).name).is_file())
 
 
+class StaticLibraries(unittest.TestCase):
+    def test_a_program_for_other_distributions_is_linked_with_none_of_this_ones_libraries(self):
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["cmake", "-G", "Ninja", "-S", ROOT, "-B", folder, "-DPUMICE_STATIC_LIBRARIES=ON",
+                            "-DPUMICE_BUILD_TESTS=OFF"], capture_output=True, check=True)
+            links = subprocess.run(["ninja", "-C", folder, "-t", "commands", "-s", "tools/pumice"], capture_output=True,
+                                   text=True, check=True).stdout
+            self.assertIn("libpcre2-8.a", links)
+            self.assertIn("-static-libstdc++", links)
+            self.assertEqual(re.findall(r"\S+\.so\b\S*|(?<!\S)-l(?!pthread\b|dl\b|m\b)\w+", links), [])
+
+
 class Vcpkg(unittest.TestCase):
     def test_the_manifest_is_json_with_the_version_and_licence_of_the_project(self):
         manifest = json.loads((PACKAGING / "vcpkg/pumice/vcpkg.json").read_text())
