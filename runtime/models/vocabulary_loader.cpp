@@ -47,6 +47,9 @@ Result<Tokenizer> load_tokenizer(const GgufFile& file) {
   PUMICE_TRY(data.eot_id, optional<uint32_t>(file, "tokenizer.ggml.eot_token_id"));
   PUMICE_TRY(data.eom_id, optional<uint32_t>(file, "tokenizer.ggml.eom_token_id"));
   PUMICE_TRY(data.separator_id, optional<uint32_t>(file, "tokenizer.ggml.seperator_token_id"));
+  PUMICE_TRY(data.fill_prefix_id, optional<uint32_t>(file, "tokenizer.ggml.fim_pre_token_id"));
+  PUMICE_TRY(data.fill_suffix_id, optional<uint32_t>(file, "tokenizer.ggml.fim_suf_token_id"));
+  PUMICE_TRY(data.fill_middle_id, optional<uint32_t>(file, "tokenizer.ggml.fim_mid_token_id"));
   PUMICE_TRY(data.add_separator, optional<bool>(file, "tokenizer.ggml.add_sep_token"));
   PUMICE_TRY(data.lower_case, optional<bool>(file, "tokenizer.ggml.normalizer.lowercase"));
   PUMICE_TRY(data.strip_accents, optional<bool>(file, "tokenizer.ggml.normalizer.strip_accents"));

@@ -55,6 +55,17 @@ constexpr std::string_view kTurnEnds[] = {
     "<|file_sep|>",
 };
 
+// Prefix, suffix, middle.
+constexpr std::string_view kFillTokens[][3] = {
+    {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"},
+    {"<fim_prefix>", "<fim_suffix>", "<fim_middle>"},
+    {"<fim-prefix>", "<fim-suffix>", "<fim-middle>"},
+    {"<|code_prefix|>", "<|code_suffix|>", "<|code_middle|>"},
+    {"<｜fim▁begin｜>", "<｜fim▁hole｜>", "<｜fim▁end｜>"},
+    {"▁<PRE>", "▁<SUF>", "▁<MID>"},
+    {"<PRE>", "<SUF>", "<MID>"},
+};
+
 // Some files have these as user-defined, which texts of users then may hold.
 constexpr std::string_view kTurnStarts[] = {
     "<|im_start|>",      "<|start_header_id|>", "<|end_header_id|>", "<start_of_turn>",
@@ -106,6 +117,7 @@ Result<std::unique_ptr<const Vocabulary>> Vocabulary::create(const VocabularyDat
   if (data.types.empty()) vocabulary->infer_types();
   vocabulary->index();
   vocabulary->load_end_tokens();
+  vocabulary->load_fill_tokens(data);
   vocabulary->correct_types();
   vocabulary->load_blank_takers(data);
   return std::unique_ptr<const Vocabulary>(std::move(vocabulary));
@@ -182,6 +194,23 @@ void Vocabulary::load_special_ids(const VocabularyData& data) {
   // Where a separator ends a text nothing else does.
   if (add_separator_) add_eos_ = false;
   add_space_prefix_ = data.add_space_prefix.value_or(defaults.add_space_prefix);
+}
+
+/// All three, of the file's ids or of one spelling.
+void Vocabulary::load_fill_tokens(const VocabularyData& data) {
+  const std::optional<uint32_t> given[3] = {data.fill_prefix_id, data.fill_suffix_id,
+                                            data.fill_middle_id};
+  if (std::all_of(std::begin(given), std::end(given),
+                  [this](const auto& id) { return id && contains(*id); })) {
+    fill_tokens_ = {*given[0], *given[1], *given[2]};
+    return;
+  }
+  for (const auto& spelling : kFillTokens) {
+    const auto prefix = find(spelling[0]), suffix = find(spelling[1]), middle = find(spelling[2]);
+    if (!prefix || !suffix || !middle) continue;
+    fill_tokens_ = {*prefix, *suffix, *middle};
+    return;
+  }
 }
 
 void Vocabulary::infer_types() {

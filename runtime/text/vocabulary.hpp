@@ -44,6 +44,8 @@ struct VocabularyData {
   std::optional<uint32_t> eot_id = {};        ///< end of turn
   std::optional<uint32_t> eom_id = {};        ///< end of message
   std::optional<uint32_t> separator_id = {};  ///< tokenizer.ggml.seperator_token_id
+  /// tokenizer.ggml.fim_pre_token_id, fim_suf_token_id and fim_mid_token_id
+  std::optional<uint32_t> fill_prefix_id = {}, fill_suffix_id = {}, fill_middle_id = {};
   std::optional<bool> add_bos = {};
   std::optional<bool> add_eos = {};
   std::optional<bool> add_separator = {};  ///< tokenizer.ggml.add_sep_token
@@ -57,6 +59,14 @@ struct VocabularyData {
   /// around them along, so that it hangs on the model.
   std::string_view model_name = {};
   std::string_view architecture = {};
+};
+
+/// Tokens that ask a model for what belongs between two texts: prefix, the first text, suffix, the
+/// second one, middle, behind which it writes.
+struct FillTokens {
+  TokenId prefix = 0;
+  TokenId suffix = 0;
+  TokenId middle = 0;
 };
 
 /// Immutable; safe to read from any thread. Copying and moving are disabled because the index
@@ -96,6 +106,8 @@ class Vocabulary {
   std::optional<TokenId> eos() const { return eos_; }
   std::optional<TokenId> unknown() const { return unknown_; }
   std::optional<TokenId> eot() const { return eot_; }
+  /// As the file says, or by their known spellings; nothing: the model cannot fill in.
+  const std::optional<FillTokens>& fill_tokens() const { return fill_tokens_; }
   bool add_bos() const { return add_bos_; }
   bool add_eos() const { return add_eos_; }
   /// The token that ends a text of "bert" where another model has EOS.
@@ -121,6 +133,7 @@ class Vocabulary {
   void infer_types();
   void index();
   void load_end_tokens();
+  void load_fill_tokens(const VocabularyData& data);
   void correct_types();
   void load_blank_takers(const VocabularyData& data);
 
@@ -134,6 +147,7 @@ class Vocabulary {
   std::vector<TokenId> take_behind_;  // sorted
   std::optional<TokenId> takes_before_;
   std::optional<TokenId> bos_, eos_, unknown_, eot_, eom_, separator_;
+  std::optional<FillTokens> fill_tokens_;
   bool add_bos_ = false;
   bool add_eos_ = false;
   bool add_separator_ = false;

@@ -104,6 +104,27 @@ TEST(Vocabulary, AnIdOutsideTheVocabularyCountsAsAbsent) {
   EXPECT_FALSE(tokenizer.vocabulary().eot().has_value());
 }
 
+TEST(Vocabulary, WhatAsksForAMiddleIsWhatTheFileSaysOrAllOfAKnownSpelling) {
+  const SyntheticVocabulary synthetic;
+  VocabularyData data = synthetic.data();
+  EXPECT_FALSE(Tokenizer::create(data).value().vocabulary().fill_tokens());
+  data.tokens[10] = "<fim_prefix>";
+  data.tokens[11] = "<fim_suffix>";
+  EXPECT_FALSE(Tokenizer::create(data).value().vocabulary().fill_tokens());
+  data.tokens[12] = "<fim_middle>";
+  const auto spelled = Tokenizer::create(data).value();
+  ASSERT_TRUE(spelled.vocabulary().fill_tokens());
+  EXPECT_EQ(spelled.vocabulary().fill_tokens()->prefix, 10u);
+  EXPECT_EQ(spelled.vocabulary().fill_tokens()->middle, 12u);
+  data.fill_prefix_id = 20;
+  data.fill_suffix_id = 21;
+  data.fill_middle_id = 22;
+  const auto told = Tokenizer::create(data).value();
+  EXPECT_EQ(told.vocabulary().fill_tokens()->suffix, 21u);
+  data.fill_middle_id = 1u << 30;
+  EXPECT_EQ(Tokenizer::create(data).value().vocabulary().fill_tokens()->suffix, 11u);
+}
+
 TEST(Vocabulary, GenerationEndsAtEosEndOfTurnAndKnownChatMarkers) {
   SyntheticVocabulary synthetic;
   const TokenId eot = synthetic.add("<turn over>", 0, TokenType::kControl);

@@ -133,6 +133,23 @@ TEST_F(Wires, ACompletionIsTokensOrTextAndWhatSaysHowItGoesOn) {
   EXPECT_TRUE(many.no_tokens);
 }
 
+TEST_F(Wires, WhatBelongsBetweenTwoTextsIsAskedForByTokensOfTheVocabulary) {
+  const std::string_view asked = R"({"prompt": "ab", "suffix": "c"})";
+  EXPECT_EQ(error(read_completion, asked).param, "suffix");
+  request(read_completion, parse(R"({"prompt": "ab", "suffix": ""})"));
+  const ByteTokens fills({"<end>", "<fim_prefix>", "<fim_suffix>", "<fim_middle>"});
+  model_.tokenizer = fills.tokenizer();
+  const auto tokens_of = [&](std::string_view text) {
+    return model_.tokenizer->encode(text, {.parse_special = true}).value();
+  };
+  EXPECT_EQ(request(read_completion, parse(asked)).input.prompts[0],
+            tokens_of("<fim_prefix>ab<fim_suffix>c<fim_middle>"));
+  EXPECT_EQ(request(read_completion, parse(R"({"prompt": "ab", "suffix": ""})")).input.prompts[0],
+            tokens_of("ab"));
+  EXPECT_EQ(error(read_completion, R"({"prompt": "ab", "suffix": "c", "echo": true})").param,
+            "echo");
+}
+
 TEST_F(Wires, APredictionIsTokensOfNoMoreThanAnAnswerCanHave) {
   const std::string_view asked =
       R"({"messages": [{"role": "user", "content": "a"}], "timeout_s": 2.5, "prediction": )";

@@ -156,6 +156,29 @@ std::string CompletionWriter::end(const Usage& usage) {
   return text + "data: [DONE]\n\n";
 }
 
+/// The model writes what belongs between each prompt and that text.
+void read_suffix(Fields& fields, const ServedModel& model, bool echo, GenerationInput& input) {
+  const Vocabulary& vocabulary = model.tokenizer->vocabulary();
+  if (!vocabulary.fill_tokens()) {
+    return fields.refuse("suffix", "this model does not fill in the middle", "");
+  }
+  std::string text;
+  fields.read("suffix", text);
+  if (text.empty()) return;
+  if (echo) return fields.fail("echo", "does not go with suffix");
+  Result<std::vector<TokenId>> suffix =
+      model.tokenizer->encode(text, {.add_special = false, .parse_special = true});
+  if (!suffix.ok()) return fields.fail("suffix", suffix.error().message);
+  const FillTokens& tokens = *vocabulary.fill_tokens();
+  for (std::vector<TokenId>& prompt : input.prompts) {
+    const bool has_bos = vocabulary.bos() && !prompt.empty() && prompt.front() == *vocabulary.bos();
+    prompt.insert(prompt.begin() + (has_bos ? 1 : 0), tokens.prefix);
+    prompt.push_back(tokens.suffix);
+    prompt.insert(prompt.end(), suffix->begin(), suffix->end());
+    prompt.push_back(tokens.middle);
+  }
+}
+
 }  // namespace
 
 ParsedRequest read_completion(const Json& body, const WireContext& context) {
@@ -184,7 +207,7 @@ ParsedRequest read_completion(const Json& body, const WireContext& context) {
     input.log_probs = n_best;
   }
   input.scores = echo && input.log_probs.has_value();
-  fields.refuse("suffix", "this model does not fill in the middle", "");
+  read_suffix(fields, context.model, echo, input);
   fields.ignore({"add_special_tokens"});
   const StreamOptions stream = read_stream(fields, context.always_usage);
   if (fields.error()) return *fields.error();
