@@ -249,6 +249,7 @@ Result<serve::OpenedParts> ServedModelOpener::open(size_t index, bool alone) {
   PUMICE_TRY(const host::ModelTexts texts, host::ModelTexts::read(file));
   serve::OpenedParts parts{.model = serve::ServedModel::read(served.card, file, texts)};
   serve::ServedModel& model = parts.model;
+  model.device = device_->snapshot().name;
   PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, embedding_plan(file, options_.pooling));
   if (plan != nullptr) {
     PUMICE_TRY(parts.embedder, open_embedder_of(model_options, file, texts, plan, share));
