@@ -127,6 +127,8 @@ def turn(options, server, number):
                 if report["failed"]:
                     server.failures.append(f"{n_clients} clients: {report['failed']} of {report['requests']} requests "
                                            f"failed: {report['errors']}")
+                # Some servers call a model by its path, which says nothing elsewhere.
+                report["model"] = os.path.basename(report.get("model", ""))
                 reports[n_clients] = report
     except (RuntimeError, OSError) as error:
         server.failures.append(str(error))
