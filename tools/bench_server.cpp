@@ -136,6 +136,8 @@ void ServerFlags::add_to(CLI::App& command) {
                    "Words behind them, in the median"));
   needs(add_number(command, "--output-tokens", output_tokens, 1u, 1u << 20,
                    "Tokens of an answer, in the median"));
+  needs(add_number(command, "--load-seed", seed, uint64_t{0}, uint64_t{1} << 53,
+                   "Another number: other requests of the same kind"));
   needs(command.add_option("--server-model", model,
                            "Model to ask for (default: the server's first)"));
   needs(command.add_option("--api-key", api_key, "Key to send")->envname("PUMICE_API_KEY"));

@@ -171,6 +171,11 @@ void add_answers(CLI::App& command, ServeOptions& options) {
       ->take_all()
       ->allow_extra_args(false)
       ->type_name("CLASS=N");
+  command
+      .add_flag("--yield-memory", options.models.yields_memory,
+                "While the driver grants less device memory than this process uses, as when a "
+                "game runs beside it, give memory back: the cache first, then requests wait")
+      ->envname("PUMICE_YIELD_MEMORY");
   command.add_flag("--always-usage", options.app.always_usage,
                    "Streams end with their usage even where stream_options does not ask for it");
   command.add_flag(

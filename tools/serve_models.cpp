@@ -234,6 +234,15 @@ Result<std::vector<ServedFile>> find_served(ServedModelOptions& options, const L
 
 Status ServedModelOpener::open_device() {
   PUMICE_TRY(device_, open_device_owner(options_.model, logger_));
+  bool says_grant = false;
+  PUMICE_TRY_STATUS(device_->with_device(
+      [&](vk::Device& device) { says_grant = device.plan().has_memory_budget; }));
+  if (options_.yields_memory && !says_grant) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "--yield-memory: {} does not say how much memory it grants "
+                      "(VK_EXT_memory_budget); leave the flag out",
+                      device_->snapshot().name);
+  }
   if (!has_several()) return {};
   const auto n = std::min<uint64_t>(files_.size(), options_.most_models);
   return device_->with_device(
@@ -249,6 +258,7 @@ Result<serve::OpenedParts> ServedModelOpener::open(size_t index, bool alone) {
   PUMICE_TRY(const host::ModelTexts texts, host::ModelTexts::read(file));
   serve::OpenedParts parts{.model = serve::ServedModel::read(served.card, file, texts)};
   serve::ServedModel& model = parts.model;
+  model.device = device_->snapshot().name;
   PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, embedding_plan(file, options_.pooling));
   if (plan != nullptr) {
     PUMICE_TRY(parts.embedder, open_embedder_of(model_options, file, texts, plan, share));
@@ -276,7 +286,8 @@ Result<std::unique_ptr<host::Host>> ServedModelOpener::open_writer(const ModelOp
                        .n_sequences = options_.parallel,
                        .token_budget = model.token_budget,
                        .chunk_tokens = model.chunk_tokens,
-                       .aging_s = options_.aging_s};
+                       .aging_s = options_.aging_s,
+                       .yields_memory = options_.yields_memory};
   PUMICE_TRY_STATUS(read_reserved(options_.reserved, engine));
   options_.serving.apply_to(engine);
   // A prompt or an answer that loses its beginning unseen is nothing for clients.

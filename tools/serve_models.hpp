@@ -30,6 +30,7 @@ struct ServedModelOptions {
   uint32_t parallel = 16;
   double aging_s = EngineOptions().aging_s;
   std::vector<std::string> reserved;  ///< "CLASS=N"
+  bool yields_memory = false;
   std::string pooling;
   bool has_kv_type = false;  ///< it was chosen
 

@@ -98,12 +98,26 @@ Status DeviceState::plan_memory(std::optional<uint32_t> kv_blocks) {
              MemoryPlanner::of_loaded(*model_, *device_, options_.fusion));
   PUMICE_TRY(sizes_, planner.sizes(options_));
   first_kv_blocks_ = kv_blocks.value_or(sizes_.n_pages);
-  EngineOptions now = options_;
-  if (kv_blocks) {
-    const auto n_kinds = static_cast<uint32_t>(sizes_.kinds.size());
-    now.kv_blocks = (*kv_blocks + n_kinds - 1) / n_kinds * sizes_.layout.blocks_per_page();
-  }
-  return planner.check(now);
+  const auto check = [&] {
+    EngineOptions now = options_;
+    if (kv_blocks) {
+      const auto n_kinds = static_cast<uint32_t>(sizes_.kinds.size());
+      now.kv_blocks = (first_kv_blocks_ + n_kinds - 1) / n_kinds * sizes_.layout.blocks_per_page();
+    }
+    return planner.check(now);
+  };
+  const Status fits = check();
+  if (fits.ok() || !kv_blocks || !options_.yields_memory) return fits;
+  // The driver may grant less by now; what it grants besides is taken later.
+  const uint64_t n_pages = std::min<uint64_t>(first_kv_blocks_, pages_to_go_on());
+  first_kv_blocks_ = static_cast<uint32_t>(n_pages);
+  return check();
+}
+
+/// Of one sequence of all positions.
+uint64_t DeviceState::pages_to_go_on() const {
+  const PageKinds kinds(sizes_.kinds, sizes_.layout.block_tokens, 0);
+  return kinds.pages_for(options_.context_tokens, options_.token_budget);
 }
 
 Status DeviceState::allocate() {
@@ -183,6 +197,13 @@ Result<DeviceState::MemoryTarget> DeviceState::memory_within(uint64_t budget_byt
   while (needed(target) > budget_bytes && target.kv_blocks > fewest) {
     target.kv_blocks = kv_->whole_slabs_within(target.kv_blocks - uint64_t{1});
   }
+  return target;
+}
+
+DeviceState::MemoryTarget DeviceState::memory_to_go_on_within(uint64_t budget_bytes) const {
+  const Result<MemoryTarget> within = memory_within(budget_bytes);
+  MemoryTarget target = within.ok() ? *within : least_memory();
+  target.kv_blocks = std::max(target.kv_blocks, kv_->whole_slabs_for(pages_to_go_on()));
   return target;
 }
 

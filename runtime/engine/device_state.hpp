@@ -71,6 +71,8 @@ class DeviceState {
   Result<MemoryTarget> memory_within(uint64_t budget_bytes) const;
   /// The least that can be.
   MemoryTarget least_memory() const;
+  /// The same with KV memory for one sequence of all positions at least: no error.
+  MemoryTarget memory_to_go_on_within(uint64_t budget_bytes) const;
 
   WeightPlacement& placement() const { return *model_->weights; }
   /// Steps are recorded with these weights.
@@ -183,6 +185,7 @@ class DeviceState {
   vk::BufferRange counts_of(uint32_t slot) const;
   vk::BufferRange mask_of(uint32_t ring, uint32_t logit_row) const;
   uint64_t bytes_that_stay() const;
+  uint64_t pages_to_go_on() const;
   /// On this device, by any engine.
   struct Made {
     uint64_t pipelines = 0;

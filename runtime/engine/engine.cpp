@@ -323,22 +323,37 @@ void Engine::look_at_memory() {
   if (memory_.budget_bytes != UINT64_MAX) {
     const bool within = memory_.used_bytes <= memory_.budget_bytes;
     memory_.met = within && (memory_.met || stepper_->memory_settled());
-    if (due) {
-      const auto target = device_->memory_within(memory_.budget_bytes);
-      stepper_->use_memory(target.ok() ? *target : device_->least_memory(), memory_.budget_bytes);
-    }
   }
   if (!due) return;
   memory_looked_at_ = now;
-  const std::optional<vk::HeapUse> driver = vk::heap_use(device);
+  ask_driver();
+  const uint64_t budget = std::min(memory_.budget_bytes, memory_.granted_bytes);
+  if (budget == UINT64_MAX) return;
+  if (memory_.budget_bytes == UINT64_MAX) {
+    return stepper_->use_memory(device_->memory_to_go_on_within(budget), budget);
+  }
+  const auto target = device_->memory_within(budget);
+  stepper_->use_memory(target.ok() ? *target : device_->least_memory(), budget);
+}
+
+void Engine::ask_driver() {
+  const std::optional<vk::HeapUse> driver = vk::heap_use(*device_->device());
   const bool was_overcommitted = memory_.driver && memory_.driver->is_overcommitted();
   memory_.driver = driver;
-  if (!driver || !driver->is_overcommitted() || was_overcommitted) return;
+  if (!driver) return;
+  const bool overcommitted = driver->is_overcommitted();
+  if (options_.yields_memory && (overcommitted || memory_.granted_bytes != UINT64_MAX)) {
+    const uint64_t others = driver->used_bytes - std::min(driver->used_bytes, memory_.used_bytes);
+    memory_.granted_bytes = driver->budget_bytes - std::min(driver->budget_bytes, others);
+  }
+  if (!overcommitted || was_overcommitted) return;
   ++memory_.n_overcommitted;
-  options_.logger.warning(
-      "the driver grants this process {} of device memory and it uses {}: the driver may move "
-      "memory off the device, which makes everything slow",
-      memory_text(driver->budget_bytes), memory_text(driver->used_bytes));
+  options_.logger.warning("the driver grants this process {} of device memory and it uses {}: {}",
+                          memory_text(driver->budget_bytes), memory_text(driver->used_bytes),
+                          options_.yields_memory
+                              ? "requests make do with less until it grants more"
+                              : "the driver may move memory off the device, which makes everything "
+                                "slow");
 }
 
 // ---- the whole

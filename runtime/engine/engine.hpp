@@ -40,6 +40,9 @@ struct MemoryStatus {
   uint64_t weight_bytes_beside = 0;  ///< of the model, in memory beside the device's
   /// What the driver says, asked once a second at most; nothing where it does not.
   std::optional<vk::HeapUse> driver = {};
+  /// With EngineOptions::yields_memory, from the first time on that the driver left too little: what
+  /// it leaves of `used_bytes`, or would of more; UINT64_MAX: all.
+  uint64_t granted_bytes = UINT64_MAX;
   /// Times since the engine was made that the driver was found to leave less than is used.
   uint32_t n_overcommitted = 0;
 };
@@ -239,6 +242,7 @@ class Engine {
   }
   void start_stepper();
   void look_at_memory();
+  void ask_driver();
 
   EngineOptions options_;
   EngineMode mode_ = EngineMode::kFast;

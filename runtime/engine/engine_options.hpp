@@ -66,6 +66,10 @@ struct EngineOptions {
   /// Results identical to the bit for every chunking, batch and cache hit on one device; slower,
   /// and always fp32.
   bool invariant = false;
+  /// While the driver grants this process less device memory than it uses: what the grant leaves is
+  /// a budget, as of Engine::set_memory_budget, but for the KV memory that one request of
+  /// `context_tokens` needs, so that requests wait and none fails.
+  bool yields_memory = false;
   bool run_ahead = true;       ///< keep two steps under way; never with prompt_logits or profile
   bool prompt_logits = false;  ///< requests may ask for the logits of every position
   /// Rows of logits that a step may have beside one for each sequence: for tokens of drafts, and of

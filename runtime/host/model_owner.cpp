@@ -65,6 +65,8 @@ Result<std::shared_ptr<ModelOwner>> ModelOwner::load(std::shared_ptr<DeviceOwner
                                                      const ModelWeights::Progress& loading,
                                                      std::shared_ptr<const ModelPlan> plan) {
   PUMICE_TRY(OpenedModel opened, device->load(request, source, loading, std::move(plan)));
+  // An engine that is made again says itself whether it fits: it may do with less KV memory by now.
+  request.engine_may_differ = true;
   const std::shared_ptr<ModelOwner> owner(
       new ModelOwner(std::move(device), std::move(request), std::move(texts)));
   owner->recovery_ = std::make_shared<Recovery>(

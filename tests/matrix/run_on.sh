@@ -37,7 +37,7 @@ mkdir -p "$MESA_SHADER_CACHE_DIR"
 # The driver's own layers replace this machine's only where validation is among them; layers that this
 # machine puts into every program were made for other drivers.
 layers=$folder/tree/usr/share/vulkan/explicit_layer.d
-[[ ! -e $layers/VkLayer_khronos_validation.json ]] || export VK_LAYER_PATH=$layers
+[[ ! -e $layers/VkLayer_khronos_validation.json ]] || export VK_LAYER_PATH=$layers${VK_LAYER_PATH:+:$VK_LAYER_PATH}
 export VK_LOADER_LAYERS_DISABLE='~implicit~'
 
 preload=()

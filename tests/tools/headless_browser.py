@@ -83,14 +83,17 @@ class Browser:
                 return answer["result"]
             self.events.append(answer)
 
-    def open(self, path, width, height, dark=False, mobile=False):
-        return Page(self, pathlib.Path(path), width, height, dark, mobile)
+    def open(self, address, width, height, dark=False, mobile=False):
+        """A path or a URL."""
+        if "://" not in str(address):
+            address = pathlib.Path(address).resolve().as_uri()
+        return Page(self, address, width, height, dark, mobile)
 
 
 class Page:
-    """A loaded file in a window of a size."""
+    """What is at a URL, in a window of a size."""
 
-    def __init__(self, browser, path, width, height, dark, mobile):
+    def __init__(self, browser, url, width, height, dark, mobile):
         self.browser = browser
         target = browser.call("Target.createTarget", url="about:blank")["targetId"]
         self.session = browser.call("Target.attachToTarget", targetId=target,
@@ -101,7 +104,7 @@ class Page:
                   deviceScaleFactor=1, mobile=mobile)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete'")
         self.settle()
 

@@ -75,6 +75,33 @@ class Turns(LimitsTest):
         self.assertEqual((status, json.loads(text)["error"]["param"]), (400, "timeout_s"))
 
 
+class Classes(LimitsTest):
+    def order(self, flags, occupying):
+        """In which the requests end that were answered: one for interactive use that takes all there is, and one of
+        a batch that comes when the first is under way."""
+        server = self.start("--log", "json", *flags)
+        shared = {"prompt": PROMPT, "ignore_eos": True}
+        first = self.post(server, {**shared, **occupying, "service_class": "interactive"}, **{"X-Request-Id": "first"})
+        n = occupying.get("n", 1)
+        server.wait_until(lambda: server.metric("pumice:num_requests_running") == n, "the first one runs")
+        batch = self.post(server, {**shared, "max_tokens": 2, "service_class": "batch"}, **{"X-Request-Id": "batch"})
+        self.assertEqual((first.getresponse().status, batch.getresponse().status), (200, 200))
+        server.wait_until(lambda: sum("request_id" in line for line in server.log) == 2, "both are logged")
+        return [json.loads(line)["request_id"] for line in server.log if "request_id" in line]
+
+    def test_a_class_that_is_not_served_gets_a_turn_after_a_time(self):
+        occupying = {"max_tokens": 480}
+        self.assertEqual(self.order(["--parallel", "1", "--aging", "0"], occupying), ["first", "batch"])
+        self.assertEqual(self.order(["--parallel", "1", "--aging", "0.01"], occupying), ["batch", "first"])
+
+    def test_a_class_has_the_tokens_that_are_left_to_it(self):
+        # The rows of the first one's choices are all that a step holds.
+        flags = ["--parallel", "20", "--batch-size", "16", "--aging", "0"]
+        occupying = {"max_tokens": 100, "n": 16}
+        self.assertEqual(self.order(flags, occupying), ["first", "batch"])
+        self.assertEqual(self.order([*flags, "--reserve-decode", "batch=4"], occupying), ["batch", "first"])
+
+
 class Doors(LimitsTest):
     def test_pages_of_named_sites_may_ask_and_no_others(self):
         server = self.start("--cors-origin", "https://app.example", "--api-key", "secret")

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """A server under a random mix of everything that clients do: answers of all kinds, streams, clients that leave, that
-read slowly or not at all, bodies that are cut off or make no sense. Each request ends as it must, nothing is left of
-any, and texts are those of single runs.
+read slowly or not at all, bodies that are cut off or make no sense; while the device is lost again and again, and the
+driver takes half of its memory away and gives it back. Each request ends as it must, nothing is left of any, and texts
+are those of single runs.
 
-PUMICE_LOAD_REQUESTS=10000 makes it the long run; it prints what it counted."""
+--requests 10000 makes it the long run; it prints what it counted. faulty_layer.cpp does what a driver has to."""
 
+import argparse
 import collections
 import http.client
 import json
@@ -20,10 +22,16 @@ import threading
 import time
 import unittest
 
-from serve_test import Server
+import serve_test
+from command_line import BINARY, USAGE, CommandLineTest
+from serve_test import MODEL, Server
 
-N_REQUESTS = int(os.environ.get("PUMICE_LOAD_REQUESTS", "120"))
+LAYER = pathlib.Path(BINARY).resolve().parents[1] / "tests/tools"
 N_CLIENTS = 16
+# A lesser class waits for all others, which is long where a machine has much else to do; ctest ends what hangs.
+TIMEOUT_S = serve_test.TIMEOUT_S = 900
+PARTS = 4
+LOSSY, HALVED = (1, 3), (2, 3)  # parts with lost devices, and with half the memory
 HOST_TIER_KIB = 256 << 10  # that a server with a prefix store has; it fills as contexts come and go
 WORDS = ("the a big red ball tree dog cat ran saw and then happy sad little girl boy park day was very house sun Lily "
          "Tom Mom played with found under over said").split()
@@ -191,7 +199,7 @@ class Load:
         body["stream"] = rng.random() < 0.6
         body["max_tokens"] = rng.randrange(50, 300)
         data = json.dumps(body).encode()
-        connection = socket.create_connection(self.server.address, timeout=120)
+        connection = socket.create_connection(self.server.address, timeout=TIMEOUT_S)
         connection.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                            b"Connection: close\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(data), data))
         return connection
@@ -206,7 +214,7 @@ class Load:
     def slow(self, rng):
         path, body = self.body(rng)
         data = json.dumps({**body, "stream": True}).encode()
-        with socket.create_connection(self.server.address, timeout=120) as connection:
+        with socket.create_connection(self.server.address, timeout=TIMEOUT_S) as connection:
             connection.sendall(b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                                b"Connection: close\r\nContent-Length: %d\r\n\r\n" % (path.encode(), len(data)))
             for i in range(0, len(data), 64):
@@ -243,7 +251,7 @@ class Load:
             ("/nowhere", good, 404), ("/v1/embeddings", b"{", None)])
         status, _, text = self.server.ask("POST", path, data)
         if expected is None:
-            return "named" if 400 <= status < 500 else f"wrong: {status} {text[:200]}"
+            return "named" if 400 <= status < 500 else self.not_taken(status, text)
         if status != expected:
             return self.not_taken(status, f"for {path} {str(data)[:80]}: {text}")
         return "named" if json.loads(text)["error"]["message"] else "wrong: no message"
@@ -253,7 +261,7 @@ class Load:
         data = rng.choice([b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n{\"prompt\"",
                            b"POST /v1/completions HTTP/1.1\r\nHo", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
                            b"GET / HTTP/9.9\r\n\r\n", b""])
-        with socket.create_connection(self.server.address, timeout=120) as connection:
+        with socket.create_connection(self.server.address, timeout=TIMEOUT_S) as connection:
             connection.sendall(data)
             if rng.random() < 0.5:
                 connection.shutdown(socket.SHUT_WR)
@@ -261,13 +269,64 @@ class Load:
         return "cut"
 
 
+class Driver:
+    """What is asked of faulty_layer.cpp."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.folder.mkdir()
+        self.n_lost = 0
+
+    def environment(self):
+        layers = [str(LAYER), *filter(None, [os.environ.get("VK_LAYER_PATH")])]
+        return {"VK_INSTANCE_LAYERS": "VK_LAYER_PUMICE_faults", "VK_LAYER_PATH": ":".join(layers),
+                "PUMICE_TEST_FAULTS": str(self.folder)}
+
+    def lose_device(self, give_up):
+        """With the next submission; not, if `give_up` says so before there is one."""
+        asked = self.folder / "lose"
+        asked.touch()
+        while asked.exists():
+            if give_up():
+                try:
+                    asked.unlink()
+                    return
+                except FileNotFoundError:  # it came to that meanwhile
+                    break
+            time.sleep(0.005)
+        self.n_lost += 1
+
+    def grant(self, n_bytes):
+        """So much of the device's memory; None: all of it."""
+        if n_bytes is None:
+            (self.folder / "grant").unlink()
+            return
+        new = self.folder / "grant.new"
+        new.write_text(str(n_bytes))
+        new.rename(self.folder / "grant")
+
+
+@unittest.skipUnless((LAYER / "faulty_layer.json").exists(), "needs the layer that is built where programs are native")
+class YieldTest(CommandLineTest):
+    def test_a_driver_that_does_not_say_what_it_grants_is_refused(self):
+        driver = Driver(self.folder / "faults")
+        (driver.folder / "silent").touch()
+        self.refuses(USAGE, "serve", "-m", MODEL, "-c", "128", "--port", "0", "--yield-memory", env=driver.environment(),
+                     says="VK_EXT_memory_budget")
+
+
+@unittest.skipUnless((LAYER / "faulty_layer.json").exists(), "needs the layer that is built where programs are native")
 class LoadTest(unittest.TestCase):
+    n_requests = 120
+
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pumice-load-"))
         self.addCleanup(shutil.rmtree, self.folder)
+        self.driver = Driver(self.folder / "faults")
         # A pool that does not hold all that runs, so that requests make room for others.
-        self.server = Server(self.folder, "--temp", "0", "-np", "8", "--log", "none", "--prefix-store",
-                             self.folder / "store", "--prefix-store-size", "4")
+        self.server = Server(self.folder, "--temp", "0", "-np", "8", "--log", "none", "--yield-memory",
+                             "--prefix-store", self.folder / "store", "--prefix-store-size", "4",
+                             env=self.driver.environment())
         self.addCleanup(self.server.stop)
 
     def single_runs(self):
@@ -294,17 +353,42 @@ class LoadTest(unittest.TestCase):
         self.server.wait_until(self.server.is_idle, "all requests have ended")
         self.server.wait_until(lambda: self.server.metric("pumice:kv_cache_usage_perc") == 0, "all blocks are free")
 
+    def lose_devices(self, load, part, n_times):
+        """Spread over what is left of a part."""
+        def n_over():
+            return sum(load.counts.values())
+
+        end = (part + 1) * (self.n_requests // PARTS)
+        begin = n_over()
+        for i in range(n_times):
+            due = begin + (end - begin) * i // n_times
+            while n_over() < due:
+                time.sleep(0.01)
+            self.driver.lose_device(lambda: n_over() >= end)
+
     def test_every_request_ends_as_it_must_and_nothing_is_left_of_it(self):
         expected = self.single_runs()
         start = time.monotonic()
         load = Load(self.server, expected)
-        parts = 4
-        memory = []
-        files = []
-        for part in range(parts):
-            for thread in load.run(N_REQUESTS // parts, part):
+        kv_bytes = self.server.metric("pumice:kv_bytes")
+        tight = int(self.server.metric("pumice:device_bytes") - kv_bytes // 2)
+        n_losses = max(1, min(10, self.n_requests // PARTS // 40))  # in a part that has any
+        memory, files, least = [], [], []
+        for part in range(PARTS):
+            threads = load.run(self.n_requests // PARTS, part)
+            if part in LOSSY:
+                threads.append(threading.Thread(target=self.lose_devices, args=(load, part, n_losses)))
+                threads[-1].start()
+            if part in HALVED:
+                self.driver.grant(tight)
+                self.server.wait_until(lambda: self.server.metric("pumice:kv_bytes") <= kv_bytes // 2, "memory is given back")
+            for thread in threads:
                 thread.join()
             self.settled()
+            if part in HALVED:
+                least.append(self.server.metric("pumice:kv_bytes"))
+                self.driver.grant(None)
+                self.server.wait_until(lambda: self.server.metric("pumice:kv_bytes") == kv_bytes, "memory is back")
             # Connections are closed a moment after their clients are gone.
             deadline = time.monotonic() + 20
             while files and self.n_files() > files[0] and time.monotonic() < deadline:
@@ -312,33 +396,40 @@ class LoadTest(unittest.TestCase):
             memory.append(self.memory_kib())
             files.append(self.n_files())
         print(f"{sum(load.counts.values())} requests in {time.monotonic() - start:.0f} s; open files {files}, "
-              f"resident KiB {memory}, preemptions {self.server.metric('pumice:num_preemptions_total'):.0f}",
-              file=sys.stderr)
+              f"resident KiB {memory}, preemptions {self.server.metric('pumice:num_preemptions_total'):.0f}, "
+              f"lost devices {self.driver.n_lost}, KV bytes {kv_bytes:.0f}, under pressure {least}", file=sys.stderr)
         for what, n in sorted(load.counts.items()):
             print(f"  {n:6} {what}", file=sys.stderr)
         self.assertEqual(load.wrong, [])
         self.assertLessEqual(max(files[1:]), files[0], "files are left open")
         self.assertLess(memory[-1] - memory[0], HOST_TIER_KIB + (32 << 10), f"memory grows: {memory}")
-        if N_REQUESTS >= 10000:  # that tier is full by then
+        if self.n_requests >= 10000:  # that tier is full by then
             self.assertLess(memory[-1] - memory[-2], 16 << 10, f"memory grows: {memory}")
-        self.assertEqual(self.server.metric("pumice:lost_devices_total"), 0)
+        self.assertGreater(self.driver.n_lost, 0)
+        self.assertEqual(self.server.metric("pumice:lost_devices_total"), self.driver.n_lost)
+        self.assertLessEqual(max(least), kv_bytes // 2)
         for prompt, text in expected.items():
             answer = self.server.json("POST", "/v1/completions", {"prompt": prompt, "max_tokens": 12, "temperature": 0})
             self.assertEqual(answer["choices"][0]["text"], text)
 
     def test_a_server_that_is_told_to_end_amid_it_ends_well(self):
         load = Load(self.server, self.single_runs())
-        threads = load.run(min(N_REQUESTS, 400), 99)
+        threads = load.run(min(self.n_requests, 400), 99)
         time.sleep(1.5)
+        self.driver.lose_device(lambda: not any(thread.is_alive() for thread in threads))
         load.ends = True
         self.server.process.send_signal(signal.SIGTERM)
         for thread in threads:
-            thread.join(120)
+            thread.join(TIMEOUT_S)
             self.assertFalse(thread.is_alive(), "a request does not end")
-        self.assertEqual(self.server.process.wait(120), 0)
+        self.assertEqual(self.server.process.wait(TIMEOUT_S), 0)
         self.assertEqual(load.wrong, [])
         self.assertGreater(sum(n for what, n in load.counts.items() if "at the end" not in what), 0)
 
 
 if __name__ == "__main__":
-    unittest.main()
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--requests", type=int, default=LoadTest.n_requests)
+    arguments, others = parser.parse_known_args()
+    LoadTest.n_requests = arguments.requests
+    unittest.main(argv=[sys.argv[0], *others])

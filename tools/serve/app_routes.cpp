@@ -7,6 +7,7 @@
 
 #include "base/printable.hpp"
 #include "tools/serve/app.hpp"
+#include "tools/serve/status/status_page.hpp"
 #include "tools/serve/wires/ollama.hpp"
 #include "tools/serve/wires/openai_common.hpp"
 #include "tools/serve/wires/tokens.hpp"
@@ -42,6 +43,15 @@ ApiError not_found(std::string_view path) {
           .message = fmt::format("there is nothing at {}", printable(path, 100))};
 }
 
+HttpResponse page() {
+  const StatusPage& page = status_page();
+  return {.content_type = "text/html; charset=utf-8",
+          .body = std::string(page.html),
+          .headers = {{"Content-Security-Policy", std::string(page.policy)},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Cache-Control", "no-cache"}}};
+}
+
 }  // namespace
 
 const std::vector<EndpointFlag>& endpoint_flags() {
@@ -54,7 +64,8 @@ const std::vector<EndpointFlag>& endpoint_flags() {
       {"--no-tokenize", {"/tokenize", "/detokenize", "/apply-template"}},
       {"--no-render", {"/completions/render", "/chat/completions/render"}},
       {"--no-metrics", {"/metrics"}},
-      {"--no-props", {"/props"}}};
+      {"--no-props", {"/props"}},
+      {"--no-status-page", {"/"}}};
   return kAll;
 }
 
@@ -75,6 +86,8 @@ void App::add_wire(std::string path, Wire wire, ErrorWriter write_error) {
 }
 
 void App::add_routes() {
+  add_at_once(
+      "/", [](const HttpRequest&) { return page(); }, true);
   add_at_once(
       "/health", [this](const HttpRequest&) { return health(); }, true);
   add_at_once(
@@ -275,6 +288,7 @@ HttpResponse App::props() const {
   const uint32_t n_slots = service != nullptr ? service->host().engine().options().n_sequences : 1;
   return json_response({{"model_alias", model.id},
                         {"architecture", model.architecture},
+                        {"device", model.device},
                         {"n_ctx", model.window_tokens},
                         {"n_ctx_train", model.trained_tokens},
                         {"default_generation_settings",

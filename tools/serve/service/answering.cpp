@@ -156,6 +156,7 @@ void Answering::on_event(uint32_t index, host::Event& event) {
 void Answering::count(Choice& choice, const host::Event& event) {
   if (!event.token) return;
   const Clock::time_point now = Clock::now();
+  context_->metrics->add_token();
   if (choice.last_token) {
     context_->metrics->add_gap(std::chrono::duration<double>(now - *choice.last_token).count());
   }

@@ -104,7 +104,6 @@ std::vector<double> Metrics::lengths() {
 
 void Metrics::add(const RequestSummary& request) {
   ++finished_[{request.finish, request.status}];
-  generated_tokens_ += request.generated_tokens;
   if (!request.ran) return;
   prompt_tokens_ += request.prompt_tokens;
   queue_.add(request.queue_s);
@@ -193,6 +192,8 @@ std::string metrics_text(std::span<const ModelMetrics> models, bool vllm_names) 
             [](Model m) { return m.is_loaded ? 1 : 0; });
   own.value("counter", "model_loads_total", "How often it was loaded",
             [](Model m) { return m.counts->n_loads_; });
+  own.value("gauge", "uptime_seconds", "Since the server began",
+            [](Model m) { return m.counts->uptime_s(); });
   own.value("gauge", "device_bytes", "Memory on the device",
             [](Model m) { return m.stats.device_bytes; });
   own.value("gauge", "weight_bytes", "Of that, weights",

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -51,6 +52,8 @@ struct ModelMetrics;
 /// Of one model.
 class Metrics {
  public:
+  /// When it was generated.
+  void add_token() { ++generated_tokens_; }
   /// A gap between two tokens of one choice.
   void add_gap(double seconds) { gaps_.add(seconds); }
   void add(const RequestSummary& request);
@@ -60,9 +63,14 @@ class Metrics {
     prompt_tokens_ += n_tokens;
   }
   void add_load() { ++n_loads_; }
+  /// Seconds that it was counted for.
+  double uptime_s() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - started_).count();
+  }
 
  private:
   std::map<std::pair<std::string, unsigned>, uint64_t> finished_;  // by finish and status
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   uint64_t prompt_tokens_ = 0, generated_tokens_ = 0;
   uint64_t n_unparsed_ = 0, n_embedded_ = 0, n_loads_ = 0;
   BucketCounts ttft_{times(0.001)}, gaps_{times(0.001)}, tpot_{times(0.001)}, total_{times(0.01)},

@@ -33,6 +33,7 @@ struct ModelCard {
 };
 
 struct ServedModel : ModelCard {
+  std::string device;  ///< that it was loaded onto, as its driver calls it
   std::shared_ptr<const Tokenizer> tokenizer;
   /// Or why messages cannot be prompts. Of a model without a template a plain one, which says what
   /// was said, as `pumice chat` does.
