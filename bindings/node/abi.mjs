@@ -133,6 +133,13 @@ export const STRUCTS = {
     n_dropped: "uint32_t",
     line: "pumice_string",
   },
+  pumice_files: {
+    struct_size: "size_t",
+    user: "void *",
+    open: "void *",
+    read_at: "void *",
+    close: "void *",
+  },
   pumice_model_info: {
     struct_size: "size_t",
     name: koffi.array("char", 256),
@@ -190,6 +197,9 @@ export const STRUCTS = {
     engine: "pumice_engine_options *",
     chat_template: "pumice_string",
     answer_format: "pumice_string",
+    files: "pumice_files *",
+    memory: "void *",
+    memory_bytes: "uint64_t",
   },
   pumice_logit_bias: {
     token: "uint32_t",

@@ -11,14 +11,17 @@
 #include "api/handles.hpp"
 #include "api/options.hpp"
 #include "api/structs.hpp"
+#include "host/load_model.hpp"
 
 namespace pumice::api {
 namespace {
 
 Result<std::unique_ptr<pumice_engine>> create(const pumice_model& model,
                                               const pumice_engine_options* given) {
-  PUMICE_TRY(const EngineOptions engine_options,
-             read_engine_options(given, "options", model.info.trained_context_tokens));
+  PUMICE_TRY(EngineOptions engine_options, read_engine_options(given, "options"));
+  if (engine_options.context_tokens == 0) {
+    engine_options.context_tokens = host::default_context_tokens(model.info.trained_context_tokens);
+  }
   PUMICE_TRY(const host::OpenedModel opened, model.owner->current());
   PUMICE_TRY(std::unique_ptr<Engine> engine, opened.make_engine(engine_options));
   auto handle = std::make_unique<pumice_engine>();

@@ -86,4 +86,7 @@ Result<DeviceOptions> read_device_options(const pumice_device_options* given);
 std::unique_ptr<pumice_device> make_device(std::shared_ptr<host::DeviceOwner> owner,
                                            std::shared_ptr<host::LogQueue> log);
 
+/// A handle of a model that was loaded. Errors: ModelOwner::current's.
+Result<std::unique_ptr<pumice_model>> make_model(std::shared_ptr<host::ModelOwner> owner);
+
 }  // namespace pumice::api

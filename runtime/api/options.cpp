@@ -20,9 +20,6 @@
 namespace pumice::api {
 namespace {
 
-/// A context that nobody named: models are made for up to a million tokens, hosts rarely are.
-constexpr uint32_t kDefaultContextTokens = 4096;
-
 /// What a number of the enumeration pumice_`name` stands for: `values` is in its order.
 template <typename T>
 Result<T> enumerator_of(int32_t number, std::string_view name, std::initializer_list<T> values) {
@@ -39,12 +36,9 @@ Result<uint32_t> kv_blocks_of_tokens(uint64_t tokens) {
                     tokens);
 }
 
-Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
-                                        uint32_t trained_context_tokens) {
+Result<EngineOptions> engine_options_of(const pumice_engine_options& options) {
   EngineOptions engine;
-  engine.context_tokens = options.context_tokens != 0
-                              ? options.context_tokens
-                              : std::min(trained_context_tokens, kDefaultContextTokens);
+  engine.context_tokens = options.context_tokens;
   engine.n_sequences = std::max(options.n_sequences, 1u);
   PUMICE_TRY(engine.kv_blocks, kv_blocks_of_tokens(options.kv_tokens));
   if (options.token_budget != 0) engine.token_budget = options.token_budget;
@@ -109,10 +103,10 @@ Result<SamplerOptions> sampler_of(const pumice_sampling* given) {
 
 }  // namespace
 
-Result<EngineOptions> read_engine_options(const pumice_engine_options* given, std::string_view name,
-                                          uint32_t trained_context_tokens) {
+Result<EngineOptions> read_engine_options(const pumice_engine_options* given,
+                                          std::string_view name) {
   PUMICE_TRY(const pumice_engine_options options, read_optional_struct(given, name));
-  return engine_options_of(options, trained_context_tokens);
+  return engine_options_of(options);
 }
 
 Result<ConstraintText> read_constraint_options(const pumice_constraint_options* given) {

@@ -16,9 +16,9 @@ namespace pumice::api {
 // Errors of all (kInvalidArgument): what is wrong, and of which field. NULL is the default, but of
 // a request.
 
-/// `given`, an argument of that name.
-Result<EngineOptions> read_engine_options(const pumice_engine_options* given, std::string_view name,
-                                          uint32_t trained_context_tokens);
+/// `given`, an argument of that name. A context of 0 stays one.
+Result<EngineOptions> read_engine_options(const pumice_engine_options* given,
+                                          std::string_view name);
 /// A view of the caller's text.
 struct ConstraintText {
   ConstraintKind kind = ConstraintKind::kJsonSchema;

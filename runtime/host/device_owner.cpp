@@ -44,7 +44,7 @@ Result<OpenedModel> DeviceOwner::opened() {
 }
 
 Result<OpenedModel> DeviceOwner::load(const ModelRequest& request) {
-  PUMICE_TRY(const GgufFile file, GgufFile::open(request.path));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(request.path, request.open_file));
   return load(request, file, {}, request.plan);
 }
 

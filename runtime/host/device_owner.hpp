@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/result.hpp"
+#include "format/input_file.hpp"
 #include "host/opened_model.hpp"
 #include "host/recovery.hpp"
 #include "vk/device.hpp"
@@ -21,6 +22,7 @@ namespace pumice::host {
 /// A model's file, and what engines of it will be made with.
 struct ModelRequest {
   std::filesystem::path path;
+  OpenFile open_file = InputFile::open;  ///< how that is opened, now and again after a loss
   EngineOptions engine = {};
   bool engine_may_differ = true;  ///< see OpenOptions
   /// What is loaded again of the file; none: ModelPlan::of_source. Of a program that embeds, `engine`

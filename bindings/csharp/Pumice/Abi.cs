@@ -166,12 +166,24 @@ internal struct pumice_log {
 }
 
 [StructLayout(LayoutKind.Sequential)]
+internal struct pumice_files {
+  public UIntPtr struct_size;
+  public IntPtr user;
+  public IntPtr open;
+  public IntPtr read_at;
+  public IntPtr close;
+}
+
+[StructLayout(LayoutKind.Sequential)]
 internal struct pumice_model_options {
   public UIntPtr struct_size;
   public pumice_string path;
   public IntPtr engine;
   public pumice_string chat_template;
   public pumice_string answer_format;
+  public IntPtr files;
+  public IntPtr memory;
+  public ulong memory_bytes;
 }
 
 [StructLayout(LayoutKind.Sequential)]

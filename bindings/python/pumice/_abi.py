@@ -125,6 +125,16 @@ class pumice_log(Structure):
     ]
 
 
+class pumice_files(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("user", c_void_p),
+        ("open", c_void_p),
+        ("read_at", c_void_p),
+        ("close", c_void_p),
+    ]
+
+
 class pumice_model_info(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -198,6 +208,9 @@ class pumice_model_options(Structure):
         ("engine", POINTER(pumice_engine_options)),
         ("chat_template", pumice_string),
         ("answer_format", pumice_string),
+        ("files", POINTER(pumice_files)),
+        ("memory", c_void_p),
+        ("memory_bytes", c_uint64),
     ]
 
 

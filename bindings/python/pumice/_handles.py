@@ -6,10 +6,11 @@ import json
 import os
 import pathlib
 import sys
+import threading
 import weakref
 
 from . import _abi
-from ._library import call, counted, new, string, text_of
+from ._library import Error, call, counted, new, string, text_of
 from ._schema import schema_of
 
 
@@ -112,10 +113,12 @@ class Device(Handle):
         call("model_estimate", self.pointer, ctypes.byref(model), ctypes.byref(estimate))
         return MemoryEstimate(**{field.name: getattr(estimate, field.name) for field in dataclasses.fields(MemoryEstimate)})
 
-    def load(self, path, *, chat_template=None, answer_format=None):
+    def load(self, path="", *, chat_template=None, answer_format=None, open_file=None, memory=None):
         """The Model in a GGUF file. Takes seconds for a large one. `chat_template`: Jinja, instead of the file's own;
-        `answer_format`: how it writes reasoning and calls, by a family's name, instead of what its template shows."""
-        return Model(self, path, chat_template=chat_template, answer_format=answer_format)
+        `answer_format`: how it writes reasoning and calls, by a family's name, instead of what its template shows.
+        `open_file`: opens the file of a name, `path` or another part, instead of the system: a binary file object that
+        seeks, such as zipfile's. `memory`: the file's bytes, instead of a file."""
+        return Model(self, path, open_file=open_file, memory=memory, chat_template=chat_template, answer_format=answer_format)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,13 +151,65 @@ class ModelInfo:
     has_chat_template: bool
 
 
+class _Files:
+    """pumice_files over a function that opens binary file objects. `problem`: what the last one raised."""
+
+    def __init__(self, open_file):
+        self.problem = None
+        self._open_file = open_file
+        self._lock = threading.Lock()  # a file object has one position
+        self._files = {}  # by number
+        self._n_opened = 0
+        kinds = (ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(ctypes.c_void_p),
+                                  ctypes.POINTER(ctypes.c_uint64)),
+                 ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64, ctypes.c_void_p,
+                                  ctypes.c_size_t),
+                 ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p))
+        self._functions = [kind(function) for kind, function in zip(kinds, (self._open, self._read_at, self._close))]
+        pointers = [ctypes.cast(function, ctypes.c_void_p) for function in self._functions]
+        self.struct = new(_abi.pumice_files, **dict(zip(("open", "read_at", "close"), pointers)))
+
+    def _open(self, _, name, number, n_bytes):
+        try:
+            file = self._open_file(os.fsdecode(name))
+            n_bytes[0] = file.seek(0, os.SEEK_END)
+        except Exception as error:  # pylint: disable=broad-except
+            self.problem = error
+            return _abi.PUMICE_BAD_FILE
+        self._n_opened += 1
+        self._files[self._n_opened] = file
+        number[0] = self._n_opened
+        return _abi.PUMICE_OK
+
+    def _read_at(self, _, number, offset, to, n_bytes):
+        try:
+            with self._lock:
+                self._files[number].seek(offset)
+                data = self._files[number].read(n_bytes)
+        except Exception as error:  # pylint: disable=broad-except
+            self.problem = error
+            return 0
+        ctypes.memmove(to, data, len(data))
+        return len(data)
+
+    def _close(self, _, number):
+        self._files.pop(number).close()
+
+
 class Model(Handle):
     """Made by Device.load."""
 
-    def __init__(self, device, path, **texts):
-        options = new(_abi.pumice_model_options, path=os.fspath(path), **texts)
+    def __init__(self, device, path, *, open_file=None, memory=None, **texts):
+        self._files = None if open_file is None else _Files(open_file)  # which a lost device needs again
+        self._memory = memory if memory is None or isinstance(memory, bytes) else bytes(memory)
+        options = new(_abi.pumice_model_options, path=os.fspath(path), files=self._files and self._files.struct,
+                      memory=self._memory and ctypes.cast(ctypes.c_char_p(self._memory), ctypes.c_void_p),
+                      memory_bytes=self._memory and len(self._memory), **texts)
         pointer = ctypes.c_void_p()
-        call("model_load", device.pointer, ctypes.byref(options), ctypes.byref(pointer))
+        try:
+            call("model_load", device.pointer, ctypes.byref(options), ctypes.byref(pointer))
+        except Error as error:
+            raise error from self._files and self._files.problem
         super().__init__(pointer, "model_close")
 
     @property

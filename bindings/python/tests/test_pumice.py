@@ -16,6 +16,7 @@ import tempfile
 import threading
 import typing
 import unittest
+import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -116,6 +117,20 @@ class Answers(unittest.TestCase):
         self.assertEqual((small.context_tokens, large.kv_bytes), (256, 4 * small.kv_bytes))
         self.assertGreater(self.engine.stats()["steps"], 0)
         self.assertTrue(all(level in ("debug", "info", "warning", "error") for level, _ in self.device.log()))
+
+    def test_models_in_archives_and_in_memory(self):
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as writing:
+            writing.write(MODEL, "assets/a.gguf")
+        with zipfile.ZipFile(archive) as reading:
+            with self.device.load("assets/a.gguf", open_file=reading.open) as model, model.engine() as engine:
+                self.assertEqual(engine.generate(PROMPT, max_tokens=24).wait().text, self.text)
+            with self.assertRaises(pumice.Error) as caught:
+                self.device.load("assets/b.gguf", open_file=reading.open)
+            self.assertEqual(caught.exception.status, "BAD_FILE")
+            self.assertIsInstance(caught.exception.__cause__, KeyError)
+        with self.device.load(memory=MODEL.read_bytes()) as model, model.engine() as engine:
+            self.assertEqual(engine.generate(PROMPT, max_tokens=24).wait().text, self.text)
 
     def test_many_at_once_and_from_many_threads(self):
         answers = [self.engine.generate(PROMPT, max_tokens=24) for _ in range(6)]

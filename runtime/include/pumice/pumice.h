@@ -19,7 +19,8 @@
 // Threads. Any thread may open and close, load, submit, cancel, and ask. For each engine one thread
 // at a time may make the calls marked "polling thread"; a second one gets PUMICE_BUSY. Closing a
 // handle while another thread is in a call with it is an error of the host. The library calls the
-// host back only through the allocator it was given, and none of its threads outlives a call.
+// host back only through the functions it was given (pumice_allocator, pumice_files), and none of
+// its threads outlives a call.
 //
 // Memory that the library gives out stays its own; each call says how long it is valid. The one
 // large part of host memory, keys and values that left the device, may come from an allocator
@@ -166,6 +167,26 @@ PUMICE_API pumice_status pumice_next_log(pumice_device* device, pumice_log* log)
 
 // ---- models
 
+// The host's own files: archives of a game, assets of an app. Called by threads that are in a call
+// for the model (pumice_model_load, pumice_model_estimate) or for an engine of it (pumice_poll,
+// where a device was lost and the model is loaded again), and by several threads of the library
+// within such a call; they must not call the library. The functions and `user` must stay valid
+// until the model and its engines are closed.
+typedef struct pumice_files {
+  size_t struct_size;
+  void* user;
+  // Opens the file of that name, UTF-8 with a NUL: `path`, or the same with the number of another
+  // part, "…-00002-of-00003.gguf". PUMICE_OK: *file is what the next two get, and *n_bytes its size.
+  // Anything else: it cannot be opened, and the load fails with PUMICE_BAD_FILE.
+  pumice_status (*open)(void* user, const char* name, void** file, uint64_t* n_bytes);
+  // Up to `n_bytes` (at least one) from `offset` on; returns how many it wrote to `bytes`. Where these
+  // are fewer than were asked for, the rest is asked for next; 0: it cannot be read. Several threads
+  // at once may read one file.
+  size_t (*read_at)(void* user, void* file, uint64_t offset, void* bytes, size_t n_bytes);
+  // Once for each file that was opened; NULL: nothing is to be closed.
+  void (*close)(void* user, void* file);
+} pumice_files;
+
 typedef struct pumice_model_options {
   size_t struct_size;
   pumice_string path;  // a GGUF file; of several parts, the first
@@ -179,6 +200,13 @@ typedef struct pumice_model_options {
   // of models ("hermes", "qwen-xml", "harmony", …); empty: as its template shows. A name that is not
   // known is an error of the first request that needs it.
   pumice_string answer_format;
+  // `path` is a name that these know, as it stands. NULL: a file of the system's.
+  const pumice_files* files;
+  // The file's bytes, in memory that stays as it is until the model and its engines are closed, of
+  // which no second copy is made: a mapped file, say. `path` is then a name for messages and may be
+  // empty. One file only; a model in several parts needs `files`. NULL: none.
+  const void* memory;
+  uint64_t memory_bytes;
 } pumice_model_options;
 
 typedef struct pumice_model_info {

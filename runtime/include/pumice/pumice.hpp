@@ -358,6 +358,15 @@ class Device {
     return Model::load(get(), path, engine);
   }
   Result<Model> load(const pumice_model_options& options) { return Model::load(get(), options); }
+  /// A file that is in memory, which must stay as it is until the model and its engines are closed.
+  Result<Model> load_memory(const void* memory, std::uint64_t n_bytes,
+                            const pumice_engine_options* engine = nullptr) {
+    auto load = pumice::options<pumice_model_options>();
+    load.memory = memory;
+    load.memory_bytes = n_bytes;
+    load.engine = engine;
+    return Model::load(get(), load);
+  }
   /// What it would take, and whether it fits.
   Result<pumice_memory_estimate> estimate(const pumice_model_options& options) const {
     auto estimate = pumice::options<pumice_memory_estimate>();
