@@ -31,6 +31,11 @@ export const ENUMS = {
     warning: 3,
     error: 4,
   },
+  pumice_load_phase: {
+    reading: 0,
+    weights: 1,
+    ended: 2,
+  },
   pumice_constraint_kind: {
     json_schema: 0,
     grammar: 1,
@@ -89,11 +94,13 @@ koffi.opaque("pumice_device");
 koffi.opaque("pumice_model");
 koffi.opaque("pumice_engine");
 koffi.opaque("pumice_constraint");
+koffi.opaque("pumice_loading");
 koffi.alias("pumice_session", "uint64_t");
 koffi.alias("pumice_request", "uint64_t");
 koffi.alias("pumice_bool", "uint32_t");
 koffi.alias("pumice_status", "int32_t");
 koffi.alias("pumice_log_level", "int32_t");
+koffi.alias("pumice_load_phase", "int32_t");
 koffi.alias("pumice_constraint_kind", "int32_t");
 koffi.alias("pumice_overflow", "int32_t");
 koffi.alias("pumice_mode", "int32_t");
@@ -149,6 +156,13 @@ export const STRUCTS = {
     n_layers: "uint32_t",
     trained_context_tokens: "uint32_t",
     has_chat_template: "pumice_bool",
+  },
+  pumice_load_progress: {
+    struct_size: "size_t",
+    phase: "pumice_load_phase",
+    unused: "uint32_t",
+    done_bytes: "uint64_t",
+    total_bytes: "uint64_t",
   },
   pumice_memory_estimate: {
     struct_size: "size_t",
@@ -343,6 +357,11 @@ export const FUNCTIONS = [
   "void pumice_device_close(pumice_device * device)",
   "pumice_status pumice_next_log(pumice_device * device, _Inout_ pumice_log * log)",
   "pumice_status pumice_model_load(pumice_device * device, _Inout_ pumice_model_options * options, _Out_ pumice_model ** model)",
+  "pumice_status pumice_model_load_begin(pumice_device * device, _Inout_ pumice_model_options * options, _Out_ pumice_loading ** loading)",
+  "pumice_status pumice_loading_wait(pumice_loading * loading, uint64_t microseconds, _Inout_ pumice_load_progress * progress)",
+  "pumice_status pumice_loading_cancel(pumice_loading * loading)",
+  "pumice_status pumice_loading_take(pumice_loading * loading, _Out_ pumice_model ** model)",
+  "void pumice_loading_close(pumice_loading * loading)",
   "pumice_status pumice_model_get_info(pumice_model * model, _Inout_ pumice_model_info * info)",
   "void pumice_model_close(pumice_model * model)",
   "pumice_status pumice_model_estimate(pumice_device * device, _Inout_ pumice_model_options * options, _Inout_ pumice_memory_estimate * estimate)",

@@ -34,11 +34,6 @@ double seconds_of(uint64_t microseconds) {
                                          : static_cast<double>(microseconds) * 1e-6;
 }
 
-std::chrono::microseconds duration_of(uint64_t microseconds) {
-  constexpr auto kMost = static_cast<uint64_t>(std::chrono::microseconds::max().count());
-  return std::chrono::microseconds(std::min(microseconds, kMost));
-}
-
 // ---- what a host's numbers and events are here
 
 host::ConversationId id_of(pumice_session session) {

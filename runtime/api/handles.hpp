@@ -11,6 +11,7 @@
 #include "host/device_owner.hpp"
 #include "host/host.hpp"
 #include "host/log_queue.hpp"
+#include "host/model_loading.hpp"
 #include "host/model_owner.hpp"
 #include "pumice/pumice.h"
 #include "vk/device.hpp"
@@ -23,6 +24,7 @@ enum class HandleKind : uint64_t {
   kModel = 0x6C65646F6D2D70,
   kEngine = 0x656E69676E652D70,
   kConstraint = 0x736E6F632D70,
+  kLoading = 0x64616F6C2D70,
 };
 
 }  // namespace pumice::api
@@ -53,6 +55,11 @@ struct pumice_constraint {
   pumice::AnswerWish wish;  // of which it was compiled
 };
 
+struct pumice_loading {
+  const pumice::api::HandleKind kind = pumice::api::HandleKind::kLoading;
+  std::unique_ptr<pumice::host::ModelLoading> loading;
+};
+
 namespace pumice::api {
 
 template <typename Handle>
@@ -63,6 +70,8 @@ template <>
 inline constexpr HandleKind kKindOf<pumice_engine> = HandleKind::kEngine;
 template <>
 inline constexpr HandleKind kKindOf<pumice_constraint> = HandleKind::kConstraint;
+template <>
+inline constexpr HandleKind kKindOf<pumice_loading> = HandleKind::kLoading;
 
 /// Errors (kInvalidArgument): NULL, or a handle of another kind.
 template <typename Handle>

@@ -51,7 +51,14 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   pumice_stats stats{sizeof stats, 1};
   pumice_model_options model_options{sizeof model_options};
   const pumice_request_options options = test::request_of("a", 1);
+  auto* loading = reinterpret_cast<pumice_loading*>(kGarbage);
+  pumice_load_progress progress{sizeof progress, PUMICE_LOAD_ENDED};
   expect_refused({
+      {"model_load_begin",
+       [&] { return pumice_model_load_begin(nullptr, &model_options, &loading); }},
+      {"loading_wait", [&] { return pumice_loading_wait(nullptr, 0, &progress); }},
+      {"loading_cancel", [&] { return pumice_loading_cancel(nullptr); }},
+      {"loading_take", [&] { return pumice_loading_take(nullptr, &model); }},
       {"device_get_info", [&] { return pumice_device_get_info(nullptr, &device_info); }},
       {"next_log", [&] { return pumice_next_log(nullptr, &log); }},
       {"model_load", [&] { return pumice_model_load(nullptr, &model_options, &model); }},
@@ -84,6 +91,8 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   EXPECT_EQ(bytes, nullptr);
   EXPECT_EQ(n_bytes, 0u);
   EXPECT_EQ(model, nullptr);
+  EXPECT_EQ(loading, nullptr);
+  EXPECT_EQ(progress.phase, PUMICE_LOAD_READING);
   EXPECT_EQ(engine, nullptr);
   EXPECT_EQ(device_info.name[0], '\0');
   EXPECT_EQ(model_info.name[0], '\0');
@@ -91,12 +100,14 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   EXPECT_EQ(event.kind, PUMICE_EVENT_NONE);
   EXPECT_EQ(stats.steps, 0u);
   pumice_engine_close(nullptr);
+  pumice_loading_close(nullptr);
   pumice_model_close(nullptr);
   pumice_device_close(nullptr);
 }
 
 TEST(Misuse, NowhereToPutAResultIsRefused) {
   pumice_device device;
+  pumice_loading loading;
   pumice_model model;
   pumice_engine engine;
   uint32_t n = 0;
@@ -113,6 +124,10 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
       {"device_get_info", [&] { return pumice_device_get_info(&device, nullptr); }},
       {"next_log", [&] { return pumice_next_log(&device, nullptr); }},
       {"model_load", [&] { return pumice_model_load(&device, &model_options, nullptr); }},
+      {"model_load_begin",
+       [&] { return pumice_model_load_begin(&device, &model_options, nullptr); }},
+      {"loading_wait", [&] { return pumice_loading_wait(&loading, 0, nullptr); }},
+      {"loading_take", [&] { return pumice_loading_take(&loading, nullptr); }},
       {"model_get_info", [&] { return pumice_model_get_info(&model, nullptr); }},
       {"model_estimate", [&] { return pumice_model_estimate(&device, &model_options, nullptr); }},
       {"tokenize", [&] { return pumice_tokenize(&model, {}, 0, &token, 1, nullptr); }},

@@ -30,6 +30,12 @@ public enum LogLevel {
   Error = 4,
 }
 
+public enum LoadPhase {
+  Reading = 0,
+  Weights = 1,
+  Ended = 2,
+}
+
 public enum ConstraintKind {
   JsonSchema = 0,
   Grammar = 1,
@@ -126,6 +132,15 @@ internal sealed class ConstraintHandle : SafeHandle {
   }
 }
 
+internal sealed class LoadingHandle : SafeHandle {
+  public LoadingHandle() : base(IntPtr.Zero, true) {}
+  public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
+  protected override bool ReleaseHandle() {
+    Abi.pumice_loading_close(handle);
+    return true;
+  }
+}
+
 [StructLayout(LayoutKind.Sequential)]
 internal struct pumice_string {
   public IntPtr data;
@@ -198,6 +213,15 @@ internal struct pumice_model_info {
   public uint n_layers;
   public uint trained_context_tokens;
   public uint has_chat_template;
+}
+
+[StructLayout(LayoutKind.Sequential)]
+internal struct pumice_load_progress {
+  public UIntPtr struct_size;
+  public LoadPhase phase;
+  public uint unused;
+  public ulong done_bytes;
+  public ulong total_bytes;
 }
 
 [StructLayout(LayoutKind.Sequential)]
@@ -434,6 +458,23 @@ internal static class Abi {
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_model_load(
       DeviceHandle device, ref pumice_model_options options, out ModelHandle model);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_model_load_begin(
+      DeviceHandle device, ref pumice_model_options options, out LoadingHandle loading);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_loading_wait(
+      LoadingHandle loading, ulong microseconds, ref pumice_load_progress progress);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_loading_cancel(LoadingHandle loading);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_loading_take(LoadingHandle loading, out ModelHandle model);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern void pumice_loading_close(IntPtr loading);
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_model_get_info(ModelHandle model, ref pumice_model_info info);

@@ -32,6 +32,11 @@ PUMICE_LOG_INFO = 2
 PUMICE_LOG_WARNING = 3
 PUMICE_LOG_ERROR = 4
 
+# pumice_load_phase
+PUMICE_LOAD_READING = 0
+PUMICE_LOAD_WEIGHTS = 1
+PUMICE_LOAD_ENDED = 2
+
 # pumice_constraint_kind
 PUMICE_CONSTRAINT_JSON_SCHEMA = 0
 PUMICE_CONSTRAINT_GRAMMAR = 1
@@ -145,6 +150,16 @@ class pumice_model_info(Structure):
         ("n_layers", c_uint32),
         ("trained_context_tokens", c_uint32),
         ("has_chat_template", c_uint32),
+    ]
+
+
+class pumice_load_progress(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("phase", c_int32),
+        ("unused", c_uint32),
+        ("done_bytes", c_uint64),
+        ("total_bytes", c_uint64),
     ]
 
 
@@ -384,6 +399,11 @@ FUNCTIONS = {
     "pumice_device_close": (None, [c_void_p]),
     "pumice_next_log": (c_int32, [c_void_p, POINTER(pumice_log)]),
     "pumice_model_load": (c_int32, [c_void_p, POINTER(pumice_model_options), POINTER(c_void_p)]),
+    "pumice_model_load_begin": (c_int32, [c_void_p, POINTER(pumice_model_options), POINTER(c_void_p)]),
+    "pumice_loading_wait": (c_int32, [c_void_p, c_uint64, POINTER(pumice_load_progress)]),
+    "pumice_loading_cancel": (c_int32, [c_void_p]),
+    "pumice_loading_take": (c_int32, [c_void_p, POINTER(c_void_p)]),
+    "pumice_loading_close": (None, [c_void_p]),
     "pumice_model_get_info": (c_int32, [c_void_p, POINTER(pumice_model_info)]),
     "pumice_model_close": (None, [c_void_p]),
     "pumice_model_estimate": (c_int32, [c_void_p, POINTER(pumice_model_options), POINTER(pumice_memory_estimate)]),

@@ -19,8 +19,9 @@
 // Threads. Any thread may open and close, load, submit, cancel, and ask. For each engine one thread
 // at a time may make the calls marked "polling thread"; a second one gets PUMICE_BUSY. Closing a
 // handle while another thread is in a call with it is an error of the host. The library calls the
-// host back only through the functions it was given (pumice_allocator, pumice_files), and none of
-// its threads outlives a call.
+// host back only through the functions it was given (pumice_allocator, pumice_files). None of its
+// threads outlives a call, but those of pumice_model_load_begin and of a prefix store, which end
+// with their handle.
 //
 // Memory that the library gives out stays its own; each call says how long it is valid. The one
 // large part of host memory, keys and values that left the device, may come from an allocator
@@ -56,6 +57,7 @@ typedef struct pumice_device pumice_device;
 typedef struct pumice_model pumice_model;
 typedef struct pumice_engine pumice_engine;
 typedef struct pumice_constraint pumice_constraint;
+typedef struct pumice_loading pumice_loading;
 // 0 means none; all are below 2^53, so that a double holds them exactly.
 typedef uint64_t pumice_session;
 typedef uint64_t pumice_request;
@@ -226,6 +228,40 @@ typedef struct pumice_model_info {
 PUMICE_API pumice_status pumice_model_load(pumice_device* device,
                                            const pumice_model_options* options,
                                            pumice_model** model);
+
+typedef int32_t pumice_load_phase;
+enum {
+  PUMICE_LOAD_READING = 0,  // the file's description and its vocabulary
+  PUMICE_LOAD_WEIGHTS = 1,  // the bytes count
+  PUMICE_LOAD_ENDED = 2     // pumice_loading_take says how
+};
+
+typedef struct pumice_load_progress {
+  size_t struct_size;
+  pumice_load_phase phase;
+  uint32_t unused;
+  uint64_t done_bytes;
+  uint64_t total_bytes;  // of the file's weights; 0: not known yet
+} pumice_load_progress;
+
+// The same in a thread of the library's, which ends with the handle at the latest, while the host
+// goes on. The calls for the handle may come from any thread; of the options nothing but functions and
+// memory is needed once this returns. Errors of the file come from pumice_loading_take.
+PUMICE_API pumice_status pumice_model_load_begin(pumice_device* device,
+                                                 const pumice_model_options* options,
+                                                 pumice_loading** loading);
+// Returns when it has ended, and after that long at the latest; 0 asks how far it is.
+PUMICE_API pumice_status pumice_loading_wait(pumice_loading* loading, uint64_t microseconds,
+                                             pumice_load_progress* progress);
+// It ends with PUMICE_CANCELLED when it reads next, a few MiB later at most, and keeps nothing.
+// PUMICE_NOT_FOUND: it has ended, or was cancelled before.
+PUMICE_API pumice_status pumice_loading_cancel(pumice_loading* loading);
+// The model, once, or why there is none: what pumice_model_load returns, and PUMICE_CANCELLED.
+// PUMICE_BUSY: it has not ended. PUMICE_NOT_FOUND: the model was taken before.
+PUMICE_API pumice_status pumice_loading_take(pumice_loading* loading, pumice_model** model);
+// Cancels it and waits for that, if it has not ended. A model that was taken stays.
+PUMICE_API void pumice_loading_close(pumice_loading* loading);
+
 PUMICE_API pumice_status pumice_model_get_info(const pumice_model* model, pumice_model_info* info);
 PUMICE_API void pumice_model_close(pumice_model* model);
 

@@ -79,6 +79,7 @@ struct Close {
   void operator()(pumice_model* model) const { pumice_model_close(model); }
   void operator()(pumice_engine* engine) const { pumice_engine_close(engine); }
   void operator()(pumice_constraint* constraint) const { pumice_constraint_close(constraint); }
+  void operator()(pumice_loading* loading) const { pumice_loading_close(loading); }
 };
 template <typename T>
 using Handle = std::unique_ptr<T, Close>;
@@ -292,6 +293,8 @@ class Constraint {
 
 class Model {
  public:
+  /// Takes over what another call gave.
+  static Model own(pumice_model* model) { return Model(model); }
   /// `engine`: see pumice_model_options.
   static Result<Model> load(pumice_device* device, std::string_view path,
                             const pumice_engine_options* engine = nullptr) {
@@ -335,6 +338,39 @@ class Model {
   detail::Handle<pumice_model> model_;
 };
 
+/// A model that is being loaded; cancelled where its end is not waited for.
+class Loading {
+ public:
+  static Result<Loading> begin(pumice_device* device, const pumice_model_options& options) {
+    pumice_loading* loading = nullptr;
+    const Status status(pumice_model_load_begin(device, &options, &loading));
+    if (!status.ok()) return status;
+    return Loading(loading);
+  }
+
+  /// How far it is when it has ended, or after that long.
+  Result<pumice_load_progress> wait(std::uint64_t microseconds = PUMICE_NO_LIMIT) {
+    auto progress = options<pumice_load_progress>();
+    const Status status(pumice_loading_wait(get(), microseconds, &progress));
+    if (!status.ok()) return status;
+    return progress;
+  }
+  Status cancel() { return Status(pumice_loading_cancel(get())); }
+  /// Once it has ended.
+  Result<Model> take() {
+    pumice_model* model = nullptr;
+    const Status status(pumice_loading_take(get(), &model));
+    if (!status.ok()) return status;
+    return Model::own(model);
+  }
+
+  pumice_loading* get() const { return loading_.get(); }
+
+ private:
+  explicit Loading(pumice_loading* loading) : loading_(loading) {}
+  detail::Handle<pumice_loading> loading_;
+};
+
 class Device {
  public:
   /// The devices of this machine; their indices are selectors.
@@ -358,6 +394,10 @@ class Device {
     return Model::load(get(), path, engine);
   }
   Result<Model> load(const pumice_model_options& options) { return Model::load(get(), options); }
+  /// The same, while this thread goes on.
+  Result<Loading> begin_load(const pumice_model_options& options) {
+    return Loading::begin(get(), options);
+  }
   /// A file that is in memory, which must stay as it is until the model and its engines are closed.
   Result<Model> load_memory(const void* memory, std::uint64_t n_bytes,
                             const pumice_engine_options* engine = nullptr) {
