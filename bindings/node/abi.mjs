@@ -377,6 +377,8 @@ export const FUNCTIONS = [
   "pumice_status pumice_session_open(pumice_engine * engine, _Inout_ pumice_session_options * options, _Out_ pumice_session * session)",
   "pumice_status pumice_session_close(pumice_engine * engine, pumice_session session)",
   "pumice_status pumice_session_tokens(pumice_engine * engine, pumice_session session, void * tokens, size_t capacity, _Out_ size_t * n_tokens)",
+  "pumice_status pumice_session_turns(pumice_engine * engine, pumice_session session, _Out_ uint32_t * n_turns)",
+  "pumice_status pumice_session_rollback(pumice_engine * engine, pumice_session session, uint32_t n_turns, pumice_bool keep_question)",
   "pumice_status pumice_session_save(pumice_engine * engine, pumice_session session, _Out_ void ** bytes, _Out_ size_t * n_bytes)",
   "pumice_status pumice_session_restore(pumice_engine * engine, void * bytes, size_t n_bytes, _Inout_ pumice_restore_options * options, _Out_ pumice_session * session)",
   "pumice_status pumice_submit(pumice_engine * engine, pumice_session session, _Inout_ pumice_request_options * options, _Out_ pumice_request * request)",

@@ -234,6 +234,26 @@ pumice_status pumice_session_tokens(pumice_engine* engine, pumice_session sessio
   });
 }
 
+pumice_status pumice_session_turns(pumice_engine* engine, pumice_session session,
+                                   uint32_t* n_turns) {
+  return guarded([&]() -> ApiStatus {
+    if (n_turns == nullptr) return invalid("n_turns is NULL");
+    *n_turns = 0;
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    PUMICE_TRY(*n_turns, engine->host->n_turns(id_of(session)));
+    return {};
+  });
+}
+
+pumice_status pumice_session_rollback(pumice_engine* engine, pumice_session session,
+                                      uint32_t n_turns, pumice_bool keep_question) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    PUMICE_TRY(const bool keep, read_bool(keep_question, "keep_question"));
+    return engine->host->roll_back(id_of(session), n_turns, keep);
+  });
+}
+
 pumice_status pumice_session_save(pumice_engine* engine, pumice_session session, const void** bytes,
                                   size_t* n_bytes) {
   return guarded([&]() -> ApiStatus {

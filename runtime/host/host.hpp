@@ -189,6 +189,14 @@ class Host {
   /// messages have in common with earlier ones is found in the prefix cache. Errors: kBusy while
   /// the conversation has a request.
   Status set_conversation(ConversationId id, Conversation conversation);
+  /// Of messages how many are questions; of text or tokens how many requests brought a prompt. The
+  /// last may have no answer.
+  Result<uint32_t> n_turns(ConversationId id) const;
+  /// Back to the end of a turn: what followed the first `n_turns` is forgotten, but with
+  /// `keep_question` the prompt of the next one, which a request without a prompt answers. What is
+  /// left is found in the prefix cache. Errors, with nothing changed: kBusy while the conversation
+  /// has a request; kNotFound: it has fewer turns, or what they were has made room for later text.
+  Status roll_back(ConversationId id, uint32_t n_turns, bool keep_question);
 
   /// Puts a request into the inbox; ConversationId::kNone: one that stands alone. What is wrong
   /// whatever else runs is refused here. Errors: kInvalidArgument, kDoesNotFit; kBusy while the
@@ -237,10 +245,18 @@ class Host {
     uint64_t next_output_index = 0;
     size_t held_bytes = 0;  // at the end of its text: no event brought them
   };
+  /// Of a conversation in text or tokens.
+  struct Turn {
+    size_t begin = 0;       // tokens before it
+    size_t prompt_end = 0;  // tokens before its answer
+    LastAnswer last = {};   // when it had ended
+  };
   struct OpenConversation {
     ConversationDefaults defaults;
     std::vector<TokenId> tokens;  // it holds
     LastAnswer last;
+    std::vector<Turn> turns;               // of which it holds the tokens
+    uint32_t n_lost_turns = 0;             // before these
     Conversation said;                     // in messages, if it is one of those
     size_t n_forgotten = 0;                // of its last prompt
     bool busy = false;                     // a request of it has not ended
@@ -250,6 +266,8 @@ class Host {
     ConversationId conversation = ConversationId::kNone;
     std::vector<TokenId> tokens;  // prompt and answer so far, of a conversation's
     LastAnswer last;
+    std::optional<Turn> turn;          // that begins with it
+    bool shifted = false;              // the conversation's tokens made room for it
     std::optional<Conversation> said;  // with the new messages
     std::string answer;                // of messages, so far
     std::shared_ptr<Reply> reply;      // the same, told apart
@@ -301,6 +319,9 @@ class Host {
   uint64_t next_number(bool is_request);
   Result<ConversationId> add_conversation(OpenConversation conversation);
   static Error no_conversation(ConversationId id);
+  static uint32_t turns_of(const OpenConversation& open);
+  static Status roll_back_text(OpenConversation& open, uint32_t n_turns, bool keep_question);
+  static void roll_back_messages(OpenConversation& open, uint32_t n_turns, bool keep_question);
   Status check_alive() const;
 
   // host_prompt.cpp: from a caller's words to a request

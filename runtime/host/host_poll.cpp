@@ -322,6 +322,12 @@ void Host::settle(OpenRequest& request, bool keep) {
 void Host::keep_what_was_said(OpenRequest request, OpenConversation& conversation) {
   conversation.tokens = std::move(request.tokens);
   conversation.last = request.last;
+  if (request.shifted) {
+    conversation.n_lost_turns += static_cast<uint32_t>(conversation.turns.size());
+    conversation.turns.clear();
+  }
+  if (request.turn) conversation.turns.push_back(*request.turn);
+  if (!conversation.turns.empty()) conversation.turns.back().last = request.last;
   if (!request.said) return;
   if (request.reply) {
     request.said->add(request.reply->message());

@@ -162,7 +162,16 @@ Status Host::add_text(const RequestInput& input, const OpenConversation& convers
                                                        .parse_special = input.special}));
     prompt.insert(prompt.end(), tokens.begin(), tokens.end());
   }
-  if (!conversation.tokens.empty()) make_room(input.max_new_tokens, prompt);
+  const size_t n_new = prompt.size() - conversation.tokens.size();
+  if (!conversation.tokens.empty()) {
+    const size_t n_before = prompt.size();
+    make_room(input.max_new_tokens, prompt);
+    prepared.record.shifted = prompt.size() < n_before;
+  }
+  if (!goes_on) {
+    prepared.record.turn =
+        Turn{.begin = prompt.size() - std::min(n_new, prompt.size()), .prompt_end = prompt.size()};
+  }
   return goes_on ? go_on(input, conversation, prepared) : Status();
 }
 

@@ -529,6 +529,13 @@ internal static class Abi {
       EngineHandle engine, ulong session, [In, Out] uint[] tokens, UIntPtr capacity, out UIntPtr n_tokens);
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_session_turns(EngineHandle engine, ulong session, out uint n_turns);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_session_rollback(
+      EngineHandle engine, ulong session, uint n_turns, uint keep_question);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_session_save(
       EngineHandle engine, ulong session, out IntPtr bytes, out UIntPtr n_bytes);
 

@@ -419,6 +419,8 @@ FUNCTIONS = {
     "pumice_session_open": (c_int32, [c_void_p, POINTER(pumice_session_options), POINTER(c_uint64)]),
     "pumice_session_close": (c_int32, [c_void_p, c_uint64]),
     "pumice_session_tokens": (c_int32, [c_void_p, c_uint64, POINTER(c_uint32), c_size_t, POINTER(c_size_t)]),
+    "pumice_session_turns": (c_int32, [c_void_p, c_uint64, POINTER(c_uint32)]),
+    "pumice_session_rollback": (c_int32, [c_void_p, c_uint64, c_uint32, c_uint32]),
     "pumice_session_save": (c_int32, [c_void_p, c_uint64, POINTER(c_void_p), POINTER(c_size_t)]),
     "pumice_session_restore":
         (c_int32,

@@ -178,6 +178,17 @@ class Engine {
         });
   }
 
+  Result<std::uint32_t> session_turns(pumice_session session) {
+    std::uint32_t n_turns = 0;
+    const Status status(pumice_session_turns(get(), session, &n_turns));
+    if (!status.ok()) return status;
+    return n_turns;
+  }
+  Status roll_back_session(pumice_session session, std::uint32_t n_turns,
+                           bool keep_question = false) {
+    return Status(pumice_session_rollback(get(), session, n_turns, keep_question));
+  }
+
   Result<std::vector<std::byte>> save_session(pumice_session session) {
     const void* bytes = nullptr;
     std::size_t count = 0;
