@@ -140,6 +140,20 @@ export const STRUCTS = {
     n_dropped: "uint32_t",
     line: "pumice_string",
   },
+  pumice_self_test_options: {
+    struct_size: "size_t",
+    operations: "pumice_string",
+    timeout_us: "uint64_t",
+  },
+  pumice_self_test_result: {
+    struct_size: "size_t",
+    n_cases: "uint32_t",
+    n_errors: "uint32_t",
+    n_passed: "uint32_t",
+    n_failed: "uint32_t",
+    n_not_supported: "uint32_t",
+    n_not_run: "uint32_t",
+  },
   pumice_files: {
     struct_size: "size_t",
     user: "void *",
@@ -356,6 +370,7 @@ export const FUNCTIONS = [
   "pumice_status pumice_device_get_info(pumice_device * device, _Inout_ pumice_device_info * info)",
   "void pumice_device_close(pumice_device * device)",
   "pumice_status pumice_next_log(pumice_device * device, _Inout_ pumice_log * log)",
+  "pumice_status pumice_self_test(pumice_device * device, _Inout_ pumice_self_test_options * options, _Inout_ pumice_self_test_result * result)",
   "pumice_status pumice_model_load(pumice_device * device, _Inout_ pumice_model_options * options, _Out_ pumice_model ** model)",
   "pumice_status pumice_model_load_begin(pumice_device * device, _Inout_ pumice_model_options * options, _Out_ pumice_loading ** loading)",
   "pumice_status pumice_loading_wait(pumice_loading * loading, uint64_t microseconds, _Inout_ pumice_load_progress * progress)",

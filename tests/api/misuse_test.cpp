@@ -53,6 +53,7 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   const pumice_request_options options = test::request_of("a", 1);
   auto* loading = reinterpret_cast<pumice_loading*>(kGarbage);
   pumice_load_progress progress{sizeof progress, PUMICE_LOAD_ENDED};
+  pumice_self_test_result tested{sizeof tested, 1};
   expect_refused({
       {"model_load_begin",
        [&] { return pumice_model_load_begin(nullptr, &model_options, &loading); }},
@@ -60,6 +61,7 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
       {"loading_cancel", [&] { return pumice_loading_cancel(nullptr); }},
       {"loading_take", [&] { return pumice_loading_take(nullptr, &model); }},
       {"device_get_info", [&] { return pumice_device_get_info(nullptr, &device_info); }},
+      {"self_test", [&] { return pumice_self_test(nullptr, nullptr, &tested); }},
       {"next_log", [&] { return pumice_next_log(nullptr, &log); }},
       {"model_load", [&] { return pumice_model_load(nullptr, &model_options, &model); }},
       {"model_get_info", [&] { return pumice_model_get_info(nullptr, &model_info); }},
@@ -94,6 +96,7 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   EXPECT_EQ(n_bytes, 0u);
   EXPECT_EQ(model, nullptr);
   EXPECT_EQ(loading, nullptr);
+  EXPECT_EQ(tested.n_cases, 0u);
   EXPECT_EQ(progress.phase, PUMICE_LOAD_READING);
   EXPECT_EQ(engine, nullptr);
   EXPECT_EQ(device_info.name[0], '\0');
@@ -124,6 +127,7 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
       {"device_list array", [&] { return pumice_device_list(nullptr, 3, &count); }},
       {"device_open", [&] { return pumice_device_open(nullptr, nullptr); }},
       {"device_get_info", [&] { return pumice_device_get_info(&device, nullptr); }},
+      {"self_test", [&] { return pumice_self_test(&device, nullptr, nullptr); }},
       {"next_log", [&] { return pumice_next_log(&device, nullptr); }},
       {"model_load", [&] { return pumice_model_load(&device, &model_options, nullptr); }},
       {"model_load_begin",

@@ -181,6 +181,24 @@ internal struct pumice_log {
 }
 
 [StructLayout(LayoutKind.Sequential)]
+internal struct pumice_self_test_options {
+  public UIntPtr struct_size;
+  public pumice_string operations;
+  public ulong timeout_us;
+}
+
+[StructLayout(LayoutKind.Sequential)]
+internal struct pumice_self_test_result {
+  public UIntPtr struct_size;
+  public uint n_cases;
+  public uint n_errors;
+  public uint n_passed;
+  public uint n_failed;
+  public uint n_not_supported;
+  public uint n_not_run;
+}
+
+[StructLayout(LayoutKind.Sequential)]
 internal struct pumice_files {
   public UIntPtr struct_size;
   public IntPtr user;
@@ -454,6 +472,10 @@ internal static class Abi {
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_next_log(DeviceHandle device, ref pumice_log log);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_self_test(
+      DeviceHandle device, ref pumice_self_test_options options, ref pumice_self_test_result result);
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_model_load(

@@ -130,6 +130,26 @@ class pumice_log(Structure):
     ]
 
 
+class pumice_self_test_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("operations", pumice_string),
+        ("timeout_us", c_uint64),
+    ]
+
+
+class pumice_self_test_result(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("n_cases", c_uint32),
+        ("n_errors", c_uint32),
+        ("n_passed", c_uint32),
+        ("n_failed", c_uint32),
+        ("n_not_supported", c_uint32),
+        ("n_not_run", c_uint32),
+    ]
+
+
 class pumice_files(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -398,6 +418,7 @@ FUNCTIONS = {
     "pumice_device_get_info": (c_int32, [c_void_p, POINTER(pumice_device_info)]),
     "pumice_device_close": (None, [c_void_p]),
     "pumice_next_log": (c_int32, [c_void_p, POINTER(pumice_log)]),
+    "pumice_self_test": (c_int32, [c_void_p, POINTER(pumice_self_test_options), POINTER(pumice_self_test_result)]),
     "pumice_model_load": (c_int32, [c_void_p, POINTER(pumice_model_options), POINTER(c_void_p)]),
     "pumice_model_load_begin": (c_int32, [c_void_p, POINTER(pumice_model_options), POINTER(c_void_p)]),
     "pumice_loading_wait": (c_int32, [c_void_p, c_uint64, POINTER(pumice_load_progress)]),

@@ -167,6 +167,33 @@ typedef struct pumice_log {
 // The next line that the device, its models or their engines had to say. One thread at a time.
 PUMICE_API pumice_status pumice_next_log(pumice_device* device, pumice_log* log);
 
+typedef struct pumice_self_test_options {
+  size_t struct_size;
+  pumice_string operations;  // names separated by commas, "gemm,gemv"; empty: all
+  uint64_t timeout_us;       // it ends before the next case once that much has passed; 0: never
+} pumice_self_test_options;
+
+typedef struct pumice_self_test_result {
+  size_t struct_size;
+  uint32_t n_cases;   // that ran
+  uint32_t n_errors;  // of these, for reasons of their own
+  // Kernels, those of earlier tests included:
+  uint32_t n_passed;
+  uint32_t n_failed;         // they are not used any more: others are, where there are any
+  uint32_t n_not_supported;  // the device lacks what they need
+  uint32_t n_not_run;
+} pumice_self_test_result;
+
+// Whether the device computes right: runs the kernels on cases whose results are known, which takes
+// seconds on a GPU and minutes on a software driver, beside whatever else runs. What was found out is
+// kept in the cache_directory, where one is, holds for engines made from then on, and is written
+// before each case: one that takes the process down is not run again as it was. From any thread.
+// `options` may be NULL. PUMICE_SELF_TEST_FAILED: an operation is left without a kernel that is
+// right, or cases could not run. PUMICE_CANCELLED: the time was up. `result` is written then too.
+PUMICE_API pumice_status pumice_self_test(pumice_device* device,
+                                          const pumice_self_test_options* options,
+                                          pumice_self_test_result* result);
+
 // ---- models
 
 // The host's own files: archives of a game, assets of an app. Called by threads that are in a call

@@ -418,6 +418,12 @@ class Device {
     load.engine = engine;
     return Model::load(get(), load);
   }
+  /// Status and what was found out; see pumice_self_test.
+  Status self_test(pumice_self_test_result& result,
+                   const pumice_self_test_options* options = nullptr) {
+    result = pumice::options<pumice_self_test_result>();
+    return Status(pumice_self_test(get(), options, &result));
+  }
   /// What it would take, and whether it fits.
   Result<pumice_memory_estimate> estimate(const pumice_model_options& options) const {
     auto estimate = pumice::options<pumice_memory_estimate>();
