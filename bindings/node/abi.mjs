@@ -60,6 +60,8 @@ export const ENUMS = {
     off: 0,
     lookup: 1,
     auto: 2,
+    draft: 3,
+    mtp: 4,
   },
   pumice_event_kind: {
     none: 0,
@@ -218,6 +220,14 @@ export const STRUCTS = {
     no_prefix_cache: "pumice_bool",
     prewarm_later: "pumice_bool",
     allocator: "pumice_allocator *",
+    aging_us: "uint64_t",
+    reserved_interactive_tokens: "uint32_t",
+    reserved_normal_tokens: "uint32_t",
+    reserved_batch_tokens: "uint32_t",
+    mtp: "pumice_bool",
+    draft_model: "pumice_string",
+    prefix_store: "pumice_string",
+    prefix_store_bytes: "uint64_t",
   },
   pumice_model_options: {
     struct_size: "size_t",
@@ -291,6 +301,7 @@ export const STRUCTS = {
     tools_json: "pumice_string",
     tool_choice: "pumice_string",
     template_variables_json: "pumice_string",
+    alone: "pumice_session_options *",
   },
   pumice_answer_part: {
     kind: "pumice_part_kind",

@@ -11,21 +11,46 @@
 #include "api/handles.hpp"
 #include "api/options.hpp"
 #include "api/structs.hpp"
+#include "format/gguf.hpp"
+#include "host/draft_model.hpp"
 #include "host/load_model.hpp"
 
 namespace pumice::api {
 namespace {
 
+/// What guesses for an engine is loaded before it is made.
+Result<host::HostOptions> guessing_of(const host::ModelOwner& owner,
+                                      const host::OpenedModel& opened, const EngineInput& input) {
+  host::HostOptions options;
+  const uint32_t context = std::min(input.engine.context_tokens, host::DraftModel::kMostContext);
+  if (!input.draft_model.empty()) {
+    PUMICE_TRY(options.draft_model,
+               host::DraftModel::load(opened, owner.texts().tokenizer->vocabulary(),
+                                      input.draft_model, context, owner.request().open_file));
+  }
+  if (!input.predicts) return options;
+  if (!opened.model->program.gives_hidden) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "mtp: the model was loaded without its block that predicts: set mtp in "
+                      "pumice_model_options.engine too");
+  }
+  PUMICE_TRY(const GgufFile file, GgufFile::open(owner.request().path, owner.request().open_file));
+  PUMICE_TRY(options.prediction, host::load_prediction(opened, file, context));
+  return options;
+}
+
 Result<std::unique_ptr<pumice_engine>> create(const pumice_model& model,
                                               const pumice_engine_options* given) {
-  PUMICE_TRY(EngineOptions engine_options, read_engine_options(given, "options"));
+  PUMICE_TRY(EngineInput input, read_engine_options(given, "options"));
+  EngineOptions& engine_options = input.engine;
   if (engine_options.context_tokens == 0) {
     engine_options.context_tokens = host::default_context_tokens(model.info.trained_context_tokens);
   }
   PUMICE_TRY(const host::OpenedModel opened, model.owner->current());
+  PUMICE_TRY(const host::HostOptions guessing, guessing_of(*model.owner, opened, input));
   PUMICE_TRY(std::unique_ptr<Engine> engine, opened.make_engine(engine_options));
   auto handle = std::make_unique<pumice_engine>();
-  handle->host = std::make_unique<host::Host>(model.owner, std::move(engine));
+  handle->host = std::make_unique<host::Host>(model.owner, std::move(engine), guessing);
   return handle;
 }
 
@@ -290,7 +315,7 @@ pumice_status pumice_submit(pumice_engine* engine, pumice_session session,
     if (request == nullptr) return invalid("request is NULL");
     *request = 0;
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    PUMICE_TRY(host::RequestInput input, read_request_options(options));
+    PUMICE_TRY(host::RequestInput input, read_request_options(options, session != 0));
     PUMICE_TRY(const host::Submitted submitted,
                engine->host->submit(id_of(session), std::move(input)));
     *request = number_of(submitted.id);

@@ -139,7 +139,9 @@ Result<host::LoadOptions> read_model_options(const pumice_model_options* given) 
              read_text(options.chat_template, "chat_template"));
   if (!chat_template.empty()) load.chat_template = chat_template;
   PUMICE_TRY(load.answer_format, read_text(options.answer_format, "answer_format"));
-  PUMICE_TRY(load.request.engine, read_engine_options(options.engine, "engine"));
+  PUMICE_TRY(EngineInput engine, read_engine_options(options.engine, "engine"));
+  load.request.engine = std::move(engine.engine);
+  load.predicts = engine.predicts;
   return load;
 }
 

@@ -44,7 +44,8 @@ Result<pumice_memory_estimate> estimate_of(const pumice_device& device,
                                            const pumice_model_options* given) {
   PUMICE_TRY(const host::LoadOptions options, read_model_options(given));
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.request.path, options.request.open_file));
-  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan,
+             ModelPlan::of_source(file, options.predicts));
   const uint32_t trained = plan->program().context_length;
   EngineOptions engine = options.request.engine;
   if (engine.context_tokens == 0) engine.context_tokens = host::default_context_tokens(trained);

@@ -82,6 +82,42 @@ Result<EngineOptions> engine_options_of(const pumice_engine_options& options) {
   return engine;
 }
 
+/// Who is served before whom, and what is kept beside the device.
+Status read_service(const pumice_engine_options& options, EngineOptions& engine) {
+  if (options.aging_us == PUMICE_NO_LIMIT) engine.aging_s = 0;
+  if (options.aging_us != 0 && options.aging_us != PUMICE_NO_LIMIT) {
+    engine.aging_s = static_cast<double>(options.aging_us) * 1e-6;
+  }
+  engine.reserved_decode_tokens[static_cast<size_t>(ServiceClass::kInteractive)] =
+      options.reserved_interactive_tokens;
+  engine.reserved_decode_tokens[static_cast<size_t>(ServiceClass::kNormal)] =
+      options.reserved_normal_tokens;
+  engine.reserved_decode_tokens[static_cast<size_t>(ServiceClass::kBatch)] =
+      options.reserved_batch_tokens;
+  const uint64_t reserved = uint64_t{options.reserved_interactive_tokens} +
+                            options.reserved_normal_tokens + options.reserved_batch_tokens;
+  if (reserved > engine.token_budget) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the classes have {} tokens of a step reserved, of {} (token_budget)",
+                      reserved, engine.token_budget);
+  }
+  PUMICE_TRY(const std::filesystem::path store, read_path(options.prefix_store, "prefix_store"));
+  if (store.empty()) {
+    if (options.prefix_store_bytes == 0) return {};
+    return make_error(ErrorCode::kInvalidArgument,
+                      "prefix_store_bytes is set, but prefix_store is empty");
+  }
+  if (options.cache_host_bytes == 0 || !engine.prefix_cache) {
+    return make_error(ErrorCode::kInvalidArgument, "prefix_store needs {}",
+                      engine.prefix_cache
+                          ? "cache_host_bytes: what comes from it goes through host memory"
+                          : "the prefix cache: leave no_prefix_cache unset");
+  }
+  PUMICE_TRY(engine.prefix_store, absolute_path(store));
+  if (options.prefix_store_bytes != 0) engine.prefix_store_bytes = options.prefix_store_bytes;
+  return {};
+}
+
 Result<SamplerOptions> sampler_of(const pumice_sampling* given) {
   PUMICE_TRY(const pumice_sampling options, read_struct(given, "sampling"));
   SamplerOptions sampler;
@@ -103,10 +139,14 @@ Result<SamplerOptions> sampler_of(const pumice_sampling* given) {
 
 }  // namespace
 
-Result<EngineOptions> read_engine_options(const pumice_engine_options* given,
-                                          std::string_view name) {
+Result<EngineInput> read_engine_options(const pumice_engine_options* given, std::string_view name) {
   PUMICE_TRY(const pumice_engine_options options, read_optional_struct(given, name));
-  return engine_options_of(options);
+  EngineInput input;
+  PUMICE_TRY(input.engine, engine_options_of(options));
+  PUMICE_TRY_STATUS(read_service(options, input.engine));
+  PUMICE_TRY(input.predicts, read_bool(options.mtp, "mtp"));
+  PUMICE_TRY(input.draft_model, read_path(options.draft_model, "draft_model"));
+  return input;
 }
 
 Result<ConstraintText> read_constraint_options(const pumice_constraint_options* given) {
@@ -223,7 +263,8 @@ Status read_parts_options(const pumice_request_options& options, host::RequestIn
 
 }  // namespace
 
-Result<host::RequestInput> read_request_options(const pumice_request_options* given) {
+Result<host::RequestInput> read_request_options(const pumice_request_options* given,
+                                                bool has_session) {
   PUMICE_TRY(const pumice_request_options options, read_struct(given, "options"));
   host::RequestInput input;
   PUMICE_TRY(input.text, read_text(options.text, "text"));
@@ -265,8 +306,16 @@ Result<host::RequestInput> read_request_options(const pumice_request_options* gi
                       "give the prompt as text, tokens or messages, only one of them");
   }
   using enum host::Speculation::Guesses;
-  PUMICE_TRY(input.speculation.guesses,
-             enumerator_of(options.speculation, "speculation", {kNone, kLookup, kAuto}));
+  PUMICE_TRY(input.speculation.guesses, enumerator_of(options.speculation, "speculation",
+                                                      {kNone, kLookup, kAuto, kModel, kBlock}));
+  if (options.alone != nullptr && has_session) {
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        "alone is of a request without a session: this one has its session's options");
+  }
+  if (options.alone != nullptr) {
+    PUMICE_TRY(input.alone, read_session_options(options.alone));
+  }
   if (options.max_draft_tokens != 0) input.speculation.most_tokens = options.max_draft_tokens;
   return input;
 }

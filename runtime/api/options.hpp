@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string_view>
 
 #include "base/result.hpp"
@@ -16,9 +17,14 @@ namespace pumice::api {
 // Errors of all (kInvalidArgument): what is wrong, and of which field. NULL is the default, but of
 // a request.
 
-/// `given`, an argument of that name. A context of 0 stays one.
-Result<EngineOptions> read_engine_options(const pumice_engine_options* given,
-                                          std::string_view name);
+/// An engine, and what guesses for it.
+struct EngineInput {
+  EngineOptions engine;               ///< a context of 0 stays one
+  std::filesystem::path draft_model;  ///< empty: none
+  bool predicts = false;              ///< by the model's own block
+};
+/// `given`, an argument of that name.
+Result<EngineInput> read_engine_options(const pumice_engine_options* given, std::string_view name);
 /// A view of the caller's text.
 struct ConstraintText {
   ConstraintKind kind = ConstraintKind::kJsonSchema;
@@ -28,6 +34,7 @@ Result<ConstraintText> read_constraint_options(const pumice_constraint_options* 
 Result<EngineMode> read_mode(pumice_mode mode);
 Result<host::ConversationDefaults> read_session_options(const pumice_session_options* given);
 Result<RestoreOptions> read_restore_options(const pumice_restore_options* given);
-Result<host::RequestInput> read_request_options(const pumice_request_options* given);
+Result<host::RequestInput> read_request_options(const pumice_request_options* given,
+                                                bool has_session);
 
 }  // namespace pumice::api

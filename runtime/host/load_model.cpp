@@ -24,10 +24,11 @@ Result<std::shared_ptr<ModelOwner>> load_model(std::shared_ptr<DeviceOwner> devi
              GgufFile::open(request.path, watch.open_file ? watch.open_file : request.open_file));
   PUMICE_TRY(ModelTexts texts,
              ModelTexts::read(file, options.chat_template, options.answer_format));
-  PUMICE_TRY(std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
+  PUMICE_TRY(std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file, options.predicts));
   if (request.engine.context_tokens == 0) {
     request.engine.context_tokens = default_context_tokens(plan->program().context_length);
   }
+  request.plan = plan;
   const auto loading = [&](uint64_t done, uint64_t total) {
     if (watch.on_progress) watch.on_progress({LoadProgress::Phase::kWeights, done, total});
   };

@@ -22,6 +22,7 @@ struct LoadOptions {
   ModelRequest request;
   std::optional<std::string> chat_template = {};  ///< ModelTexts::read
   std::string answer_format = {};                 ///< likewise
+  bool predicts = false;  ///< load_prediction may follow: the model gives hidden rows
 };
 
 /// How far loading is.

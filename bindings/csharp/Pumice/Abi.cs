@@ -64,6 +64,8 @@ public enum Speculation {
   Off = 0,
   Lookup = 1,
   Auto = 2,
+  Draft = 3,
+  Mtp = 4,
 }
 
 public enum EventKind {
@@ -289,6 +291,14 @@ internal struct pumice_engine_options {
   public uint no_prefix_cache;
   public uint prewarm_later;
   public IntPtr allocator;
+  public ulong aging_us;
+  public uint reserved_interactive_tokens;
+  public uint reserved_normal_tokens;
+  public uint reserved_batch_tokens;
+  public uint mtp;
+  public pumice_string draft_model;
+  public pumice_string prefix_store;
+  public ulong prefix_store_bytes;
 }
 
 [StructLayout(LayoutKind.Sequential)]
@@ -364,6 +374,7 @@ internal struct pumice_request_options {
   public pumice_string tools_json;
   public pumice_string tool_choice;
   public pumice_string template_variables_json;
+  public IntPtr alone;
 }
 
 [StructLayout(LayoutKind.Sequential)]

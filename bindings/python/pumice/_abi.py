@@ -61,6 +61,8 @@ PUMICE_SERVICE_BATCH = 2
 PUMICE_SPECULATION_OFF = 0
 PUMICE_SPECULATION_LOOKUP = 1
 PUMICE_SPECULATION_AUTO = 2
+PUMICE_SPECULATION_DRAFT = 3
+PUMICE_SPECULATION_MTP = 4
 
 # pumice_event_kind
 PUMICE_EVENT_NONE = 0
@@ -233,6 +235,14 @@ class pumice_engine_options(Structure):
         ("no_prefix_cache", c_uint32),
         ("prewarm_later", c_uint32),
         ("allocator", POINTER(pumice_allocator)),
+        ("aging_us", c_uint64),
+        ("reserved_interactive_tokens", c_uint32),
+        ("reserved_normal_tokens", c_uint32),
+        ("reserved_batch_tokens", c_uint32),
+        ("mtp", c_uint32),
+        ("draft_model", pumice_string),
+        ("prefix_store", pumice_string),
+        ("prefix_store_bytes", c_uint64),
     ]
 
 
@@ -327,6 +337,7 @@ class pumice_request_options(Structure):
         ("tools_json", pumice_string),
         ("tool_choice", pumice_string),
         ("template_variables_json", pumice_string),
+        ("alone", POINTER(pumice_session_options)),
     ]
 
 

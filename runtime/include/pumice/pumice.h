@@ -390,6 +390,26 @@ typedef struct pumice_engine_options {
   // Kernels are compiled by pumice_prewarm instead of while the engine is created.
   pumice_bool prewarm_later;
   const pumice_allocator* allocator;  // of cache_host_bytes, one page after the other; NULL: none
+  // Between service classes: one that was not served for so long gets a turn. 0: a minute;
+  // PUMICE_NO_LIMIT: never.
+  uint64_t aging_us;
+  // How many of a step's tokens generation of the other classes leaves to that of each.
+  uint32_t reserved_interactive_tokens;
+  uint32_t reserved_normal_tokens;
+  uint32_t reserved_batch_tokens;
+  // For PUMICE_SPECULATION_MTP: the model's own block that predicts. Its model must have been loaded
+  // with it (pumice_model_options.engine).
+  pumice_bool mtp;
+  // For PUMICE_SPECULATION_DRAFT: the GGUF file of a smaller model with the same tokens, which comes
+  // from where the model did: files of the system, or pumice_files. It has the context of the
+  // engine, at most 8192 tokens. Its memory, and that of a block that predicts, comes on top of an
+  // estimate. Empty: none.
+  pumice_string draft_model;
+  // A folder of computed prefixes that engines of any processes share, made when needed. What comes
+  // from it goes through cache_host_bytes, which must not be 0. Two threads of the library work for
+  // it until the engine is closed. Empty: none.
+  pumice_string prefix_store;
+  uint64_t prefix_store_bytes;  // most of that folder: what was used longest ago goes; 0: 16 GiB
 } pumice_engine_options;
 
 // Allocates all that steps need, and compiles all kernels unless that is to happen later. `options`
@@ -532,7 +552,10 @@ typedef int32_t pumice_speculation;
 enum {
   PUMICE_SPECULATION_OFF = 0,     // nothing is guessed
   PUMICE_SPECULATION_LOOKUP = 1,  // what followed the last tokens where the text had them before
-  PUMICE_SPECULATION_AUTO = 2     // the same, as far as that is expected to be faster
+  PUMICE_SPECULATION_AUTO = 2,    // the same, as far as that is expected to be faster
+  // What these say (pumice_engine_options). Polls wait for their guesses, so not beside frames.
+  PUMICE_SPECULATION_DRAFT = 3,
+  PUMICE_SPECULATION_MTP = 4
 };
 
 typedef struct pumice_request_options {
@@ -596,6 +619,8 @@ typedef struct pumice_request_options {
   pumice_string tool_choice;
   // With `parts`. The chat template's variables, a JSON object: {"enable_thinking": false}.
   pumice_string template_variables_json;
+  // Of a request without a session: its class, priority, salt and pace. NULL: the defaults.
+  const pumice_session_options* alone;
 } pumice_request_options;
 
 // From any thread; the request begins with the next pumice_poll. `session` may be 0. Errors that
