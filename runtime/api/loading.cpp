@@ -72,11 +72,11 @@ pumice_status pumice_loading_take(pumice_loading* loading, pumice_model** model)
     if (model == nullptr) return invalid("model is NULL");
     *model = nullptr;
     PUMICE_TRY_STATUS(check_handle(loading, "loading"));
-    PUMICE_TRY(std::shared_ptr<host::ModelOwner> owner, loading->loading->take());
-    Result<std::unique_ptr<pumice_model>> made = make_model(std::move(owner));
-    if (!made.ok()) return made.error();
-    *model = made->release();
-    return {};
+    return loading->loading->take([&](std::shared_ptr<host::ModelOwner> owner) -> Status {
+      PUMICE_TRY(std::unique_ptr<pumice_model> made, make_model(std::move(owner)));
+      *model = made.release();
+      return {};
+    });
   });
 }
 

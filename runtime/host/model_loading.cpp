@@ -104,12 +104,14 @@ Status ModelLoading::cancel() {
   return {};
 }
 
-Result<std::shared_ptr<ModelOwner>> ModelLoading::take() {
+Status ModelLoading::take(const std::function<Status(std::shared_ptr<ModelOwner>)>& use) {
   const std::lock_guard lock(mutex_);
   if (!result_) return make_error(ErrorCode::kBusy, "the model is still being loaded");
   if (!result_->ok()) return result_->error();
   if (**result_ == nullptr) return make_error(ErrorCode::kNotFound, "the model was taken before");
-  return std::exchange(**result_, nullptr);
+  PUMICE_TRY_STATUS(use(**result_));
+  **result_ = nullptr;
+  return {};
 }
 
 }  // namespace pumice::host

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -30,9 +31,10 @@ class ModelLoading {
   /// It ends at its next read, a few MiB later at most, with kCancelled and nothing kept. Errors:
   /// kNotFound: it has ended, or was cancelled before.
   Status cancel();
-  /// What it came to, once. Errors: those of load_model and kCancelled, each time; kBusy: it has not
-  /// ended; kNotFound: the model was taken.
-  Result<std::shared_ptr<ModelOwner>> take();
+  /// What it came to: `use` has the model, and unless that fails nobody else will. Errors: those of
+  /// `use`, load_model and kCancelled, each time; kBusy: it has not ended; kNotFound: the model was
+  /// taken.
+  Status take(const std::function<Status(std::shared_ptr<ModelOwner>)>& use);
 
  private:
   ModelLoading() = default;
