@@ -90,6 +90,12 @@ export const ENUMS = {
     arguments: 4,
     call_ended: 5,
   },
+  pumice_latency_kind: {
+    queue: 0,
+    first_token: 1,
+    token_interval: 2,
+    total: 3,
+  },
 };
 
 koffi.opaque("pumice_device");
@@ -111,6 +117,7 @@ koffi.alias("pumice_speculation", "int32_t");
 koffi.alias("pumice_event_kind", "int32_t");
 koffi.alias("pumice_end_reason", "int32_t");
 koffi.alias("pumice_part_kind", "int32_t");
+koffi.alias("pumice_latency_kind", "int32_t");
 
 // Name → member → type.
 export const STRUCTS = {
@@ -368,6 +375,17 @@ export const STRUCTS = {
     is_lost: "pumice_bool",
     drafted_tokens: "uint64_t",
     accepted_tokens: "uint64_t",
+    running_requests: "uint32_t",
+    waiting_requests: "uint32_t",
+  },
+  pumice_latency: {
+    struct_size: "size_t",
+    count: "uint64_t",
+    sum_us: "uint64_t",
+    p50_us: "uint64_t",
+    p90_us: "uint64_t",
+    p99_us: "uint64_t",
+    max_us: "uint64_t",
   },
 };
 for (const [name, members] of Object.entries(STRUCTS)) koffi.struct(name, members);
@@ -413,4 +431,5 @@ export const FUNCTIONS = [
   "pumice_status pumice_wait(pumice_engine * engine, uint64_t microseconds)",
   "pumice_status pumice_next_event(pumice_engine * engine, _Inout_ pumice_event * event)",
   "pumice_status pumice_get_stats(pumice_engine * engine, _Inout_ pumice_stats * stats)",
+  "pumice_status pumice_get_latency(pumice_engine * engine, pumice_latency_kind kind, _Inout_ pumice_latency * latency)",
 ];

@@ -168,7 +168,20 @@ pumice_stats stats_of(const host::Stats& stats) {
           .n_lost_devices = stats.n_lost_devices,
           .is_lost = stats.is_lost,
           .drafted_tokens = stats.drafted_tokens,
-          .accepted_tokens = stats.accepted_tokens};
+          .accepted_tokens = stats.accepted_tokens,
+          .running_requests = stats.running_requests,
+          .waiting_requests = stats.waiting_requests};
+}
+
+pumice_latency latency_of(const Histogram& seconds) {
+  const auto microseconds = [](double value) { return static_cast<uint64_t>(value * 1e6); };
+  return {.struct_size = sizeof(pumice_latency),
+          .count = seconds.count(),
+          .sum_us = microseconds(seconds.sum()),
+          .p50_us = microseconds(seconds.percentile(0.5)),
+          .p90_us = microseconds(seconds.percentile(0.9)),
+          .p99_us = microseconds(seconds.percentile(0.99)),
+          .max_us = microseconds(seconds.max())};
 }
 
 }  // namespace
@@ -375,6 +388,18 @@ pumice_status pumice_get_stats(pumice_engine* engine, pumice_stats* stats) {
     write_struct(pumice_stats{}, stats);
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
     write_struct(stats_of(engine->host->stats()), stats);
+    return {};
+  });
+}
+
+pumice_status pumice_get_latency(pumice_engine* engine, pumice_latency_kind kind,
+                                 pumice_latency* latency) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_struct(latency, "latency"));
+    write_struct(pumice_latency{}, latency);
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    PUMICE_TRY(const host::LatencyKind which, read_latency_kind(kind));
+    write_struct(latency_of(engine->host->latency(which)), latency);
     return {};
   });
 }

@@ -164,6 +164,11 @@ Result<EngineMode> read_mode(pumice_mode mode) {
   return enumerator_of(mode, "mode", {kFast, kBesideGraphics, kBackground});
 }
 
+Result<host::LatencyKind> read_latency_kind(pumice_latency_kind kind) {
+  using enum host::LatencyKind;
+  return enumerator_of(kind, "latency_kind", {kQueue, kFirstToken, kTokenInterval, kTotal});
+}
+
 Result<host::ConversationDefaults> read_session_options(const pumice_session_options* given) {
   PUMICE_TRY(const pumice_session_options options, read_optional_struct(given, "options"));
   host::ConversationDefaults defaults;

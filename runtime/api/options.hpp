@@ -32,6 +32,7 @@ struct ConstraintText {
 };
 Result<ConstraintText> read_constraint_options(const pumice_constraint_options* given);
 Result<EngineMode> read_mode(pumice_mode mode);
+Result<host::LatencyKind> read_latency_kind(pumice_latency_kind kind);
 Result<host::ConversationDefaults> read_session_options(const pumice_session_options* given);
 Result<RestoreOptions> read_restore_options(const pumice_restore_options* given);
 Result<host::RequestInput> read_request_options(const pumice_request_options* given,

@@ -252,6 +252,11 @@ Status Host::set_mode(EngineMode mode) {
 
 // ---- numbers
 
+Histogram Host::latency(LatencyKind kind) const {
+  const std::lock_guard lock(mutex_);
+  return latencies_[static_cast<size_t>(kind)];
+}
+
 Stats Host::stats() const {
   // Held to the end, when the device is nobody's here any more: a poll that has let go of it takes
   // this lock before it says so (see_device).

@@ -3,6 +3,7 @@
 // goes on by itself after the loss of its device.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,7 @@
 #include "host/events.hpp"
 #include "host/model_owner.hpp"
 #include "host/reply.hpp"
+#include "scheduler/histogram.hpp"
 #include "text/conversation.hpp"
 
 namespace pumice::host {
@@ -163,6 +165,15 @@ struct Stats {
   uint64_t device_bytes = 0, weight_bytes = 0, kv_bytes = 0, budgeted_bytes = 0;
 };
 
+/// What a host measures of its requests, on its own clock.
+enum class LatencyKind {
+  kQueue,          ///< from arrival at the engine to the first step, of requests that ended
+  kFirstToken,     ///< from submission, as all below but the next
+  kTokenInterval,  ///< between two tokens of a request, as polls found them
+  kTotal,          ///< to the end, whatever that was
+};
+constexpr size_t kLatencyKinds = 4;
+
 /// Threads: any may call what is under "any thread"; of the rest a second one at a time gets kBusy.
 /// Errors of all: kNotFound for an unknown conversation or request; kOutOfMemory or kInternal once
 /// an exception came out of the engine, which then can only be closed.
@@ -207,6 +218,8 @@ class Host {
   /// From the next poll on.
   Status set_mode(EngineMode mode);
   Stats stats() const;
+  /// In seconds, since the host was made.
+  Histogram latency(LatencyKind kind) const;
 
   const ModelOwner& model() const { return *model_; }
   /// Of a request.
@@ -278,6 +291,7 @@ class Host {
     std::optional<Clock::time_point> deadline = {};  // once it is with the engine
     std::optional<Clock::time_point> start_by = {};  // likewise
     std::optional<Clock::time_point> first_token = {};
+    Clock::time_point last_token = {};              // of those there were
     std::optional<pumice::RequestId> running = {};  // with the engine
     bool ended = false;                             // its last event waits to be taken
   };
@@ -361,6 +375,9 @@ class Host {
   static void keep_what_was_said(OpenRequest request, OpenConversation& conversation);
   void give_up(const Error& error);
   void update_stats();
+  void count_token(OpenRequest& request);
+  void count_end(const OpenRequest& request, const RequestReport& report, Clock::time_point now);
+  void add_latency(LatencyKind kind, double seconds);
 
   // host_stored.cpp
   bool waits_for_stored(Submission& submission);
@@ -412,6 +429,7 @@ class Host {
   std::map<RequestId, OpenRequest> requests_;
   uint64_t n_numbers_ = 0;
   Stats stats_;
+  std::array<Histogram, kLatencyKinds> latencies_;  // guarded by mutex_, as those before
   // Nobody keeps what they give beyond the lock.
   std::weak_ptr<vk::Device> device_;
   std::weak_ptr<vk::PipelineLibrary> pipelines_;

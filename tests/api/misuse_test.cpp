@@ -49,6 +49,7 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   pumice_log log{sizeof log, PUMICE_LOG_ERROR};
   pumice_event event{sizeof event, PUMICE_EVENT_TOKEN};
   pumice_stats stats{sizeof stats, 1};
+  pumice_latency latency{sizeof latency, 1};
   pumice_model_options model_options{sizeof model_options};
   const pumice_request_options options = test::request_of("a", 1);
   auto* loading = reinterpret_cast<pumice_loading*>(kGarbage);
@@ -86,6 +87,7 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
       {"wait", [&] { return pumice_wait(nullptr, 0); }},
       {"next_event", [&] { return pumice_next_event(nullptr, &event); }},
       {"get_stats", [&] { return pumice_get_stats(nullptr, &stats); }},
+      {"get_latency", [&] { return pumice_get_latency(nullptr, 0, &latency); }},
   });
   EXPECT_EQ(count, 0u);
   EXPECT_EQ(done + total, 0u);
@@ -104,6 +106,7 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   EXPECT_EQ(log.level, PUMICE_LOG_NONE);
   EXPECT_EQ(event.kind, PUMICE_EVENT_NONE);
   EXPECT_EQ(stats.steps, 0u);
+  EXPECT_EQ(latency.count, 0u);
   pumice_engine_close(nullptr);
   pumice_loading_close(nullptr);
   pumice_model_close(nullptr);
@@ -120,6 +123,7 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
   uint32_t token = 0;
   const void* bytes = nullptr;
   pumice_session session = 0;
+  pumice_latency latency{sizeof latency};
   const pumice_model_options model_options{sizeof model_options};
   const pumice_request_options options = test::request_of("a", 1);
   expect_refused({
@@ -154,6 +158,8 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
       {"submit", [&] { return pumice_submit(&engine, 0, &options, nullptr); }},
       {"next_event", [&] { return pumice_next_event(&engine, nullptr); }},
       {"get_stats", [&] { return pumice_get_stats(&engine, nullptr); }},
+      {"get_latency", [&] { return pumice_get_latency(&engine, 0, nullptr); }},
+      {"get_latency kind", [&] { return pumice_get_latency(&engine, 4, &latency); }},
   });
 }
 

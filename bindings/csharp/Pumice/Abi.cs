@@ -98,6 +98,13 @@ public enum PartKind {
   CallEnded = 5,
 }
 
+public enum LatencyKind {
+  Queue = 0,
+  FirstToken = 1,
+  TokenInterval = 2,
+  Total = 3,
+}
+
 internal sealed class DeviceHandle : SafeHandle {
   public DeviceHandle() : base(IntPtr.Zero, true) {}
   public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
@@ -449,6 +456,19 @@ internal struct pumice_stats {
   public uint is_lost;
   public ulong drafted_tokens;
   public ulong accepted_tokens;
+  public uint running_requests;
+  public uint waiting_requests;
+}
+
+[StructLayout(LayoutKind.Sequential)]
+internal struct pumice_latency {
+  public UIntPtr struct_size;
+  public ulong count;
+  public ulong sum_us;
+  public ulong p50_us;
+  public ulong p90_us;
+  public ulong p99_us;
+  public ulong max_us;
 }
 
 internal static class Abi {
@@ -594,5 +614,8 @@ internal static class Abi {
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_get_stats(EngineHandle engine, ref pumice_stats stats);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_get_latency(EngineHandle engine, LatencyKind kind, ref pumice_latency latency);
 }
 }

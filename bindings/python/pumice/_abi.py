@@ -91,6 +91,12 @@ PUMICE_PART_CALL_BEGUN = 3
 PUMICE_PART_ARGUMENTS = 4
 PUMICE_PART_CALL_ENDED = 5
 
+# pumice_latency_kind
+PUMICE_LATENCY_QUEUE = 0
+PUMICE_LATENCY_FIRST_TOKEN = 1
+PUMICE_LATENCY_TOKEN_INTERVAL = 2
+PUMICE_LATENCY_TOTAL = 3
+
 
 class pumice_string(Structure):
     _fields_ = [
@@ -416,6 +422,20 @@ class pumice_stats(Structure):
         ("is_lost", c_uint32),
         ("drafted_tokens", c_uint64),
         ("accepted_tokens", c_uint64),
+        ("running_requests", c_uint32),
+        ("waiting_requests", c_uint32),
+    ]
+
+
+class pumice_latency(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("count", c_uint64),
+        ("sum_us", c_uint64),
+        ("p50_us", c_uint64),
+        ("p90_us", c_uint64),
+        ("p99_us", c_uint64),
+        ("max_us", c_uint64),
     ]
 
 
@@ -463,4 +483,5 @@ FUNCTIONS = {
     "pumice_wait": (c_int32, [c_void_p, c_uint64]),
     "pumice_next_event": (c_int32, [c_void_p, POINTER(pumice_event)]),
     "pumice_get_stats": (c_int32, [c_void_p, POINTER(pumice_stats)]),
+    "pumice_get_latency": (c_int32, [c_void_p, c_int32, POINTER(pumice_latency)]),
 }

@@ -774,10 +774,36 @@ typedef struct pumice_stats {
   pumice_bool is_lost;       // and no device has been opened in its place yet
   uint64_t drafted_tokens;   // as of the last poll: guessed and verified
   uint64_t accepted_tokens;  // of these
+  // As of the last poll: requests that have a place in steps, and those that wait for one.
+  uint32_t running_requests;
+  uint32_t waiting_requests;
 } pumice_stats;
 
 // From any thread.
 PUMICE_API pumice_status pumice_get_stats(pumice_engine* engine, pumice_stats* stats);
+
+typedef int32_t pumice_latency_kind;
+enum {
+  PUMICE_LATENCY_QUEUE = 0,           // until a request's first step, of those that ended
+  PUMICE_LATENCY_FIRST_TOKEN = 1,     // from submission
+  PUMICE_LATENCY_TOKEN_INTERVAL = 2,  // between a request's tokens, as polls found them
+  PUMICE_LATENCY_TOTAL = 3            // from submission to the end, whatever that was
+};
+
+// How long that took in all requests since the engine was created; percentiles within 2 %.
+typedef struct pumice_latency {
+  size_t struct_size;
+  uint64_t count;
+  uint64_t sum_us;
+  uint64_t p50_us;
+  uint64_t p90_us;
+  uint64_t p99_us;
+  uint64_t max_us;
+} pumice_latency;
+
+// From any thread.
+PUMICE_API pumice_status pumice_get_latency(pumice_engine* engine, pumice_latency_kind kind,
+                                            pumice_latency* latency);
 
 #ifdef __cplusplus
 }

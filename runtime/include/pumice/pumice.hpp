@@ -272,6 +272,12 @@ class Engine {
     return event;
   }
 
+  Result<pumice_latency> latency(pumice_latency_kind kind) const {
+    auto latency = options<pumice_latency>();
+    const Status status(pumice_get_latency(get(), kind, &latency));
+    if (!status.ok()) return status;
+    return latency;
+  }
   Result<pumice_stats> stats() const { return detail::info_of(pumice_get_stats, get()); }
 
   pumice_engine* get() const { return engine_.get(); }
