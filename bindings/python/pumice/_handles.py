@@ -113,12 +113,40 @@ class Device(Handle):
         call("model_estimate", self.pointer, ctypes.byref(model), ctypes.byref(estimate))
         return MemoryEstimate(**{field.name: getattr(estimate, field.name) for field in dataclasses.fields(MemoryEstimate)})
 
-    def load(self, path="", *, chat_template=None, answer_format=None, open_file=None, memory=None):
+    def self_test(self, operations=(), *, timeout=None):
+        """The SelfTest of the kernels of these operations, or of all; `timeout`: seconds. Raises Error SELF_TEST_FAILED where
+        one is left without a kernel that is right, and CANCELLED when the time was up. The verdict is kept in the cache
+        directory, and holds for engines made from then on."""
+        options = new(_abi.pumice_self_test_options, operations=",".join(operations),
+                      timeout_us=None if timeout is None else max(1, int(timeout * 1e6)))
+        result = new(_abi.pumice_self_test_result)
+        call("self_test", self.pointer, ctypes.byref(options), ctypes.byref(result))
+        return SelfTest(**{field.name: getattr(result, field.name) for field in dataclasses.fields(SelfTest)})
+
+    def begin_load(self, path="", **options):
+        """A Loading: what load does, while this thread goes on. `options` are those of load."""
+        return Loading(self, path, **options)
+
+    def load(self, path="", *, chat_template=None, answer_format=None, open_file=None, memory=None, engine=None):
         """The Model in a GGUF file. Takes seconds for a large one. `chat_template`: Jinja, instead of the file's own;
         `answer_format`: how it writes reasoning and calls, by a family's name, instead of what its template shows.
         `open_file`: opens the file of a name, `path` or another part, instead of the system: a binary file object that
-        seeks, such as zipfile's. `memory`: the file's bytes, instead of a file."""
-        return Model(self, path, open_file=open_file, memory=memory, chat_template=chat_template, answer_format=answer_format)
+        seeks, such as zipfile's. `memory`: the file's bytes, instead of a file. `engine`: a dict of options of the Engine that
+        will be made, for which room is left (and which `mtp` must be said in)."""
+        return Model(self, path, chat_template=chat_template, answer_format=answer_format, open_file=open_file, memory=memory,
+                     engine=engine)
+
+
+@dataclasses.dataclass(frozen=True)
+class SelfTest:
+    """Cases that ran, those of them that could not for reasons of their own, and kernels."""
+
+    n_cases: int
+    n_errors: int
+    n_passed: int
+    n_failed: int
+    n_not_supported: int
+    n_not_run: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,21 +224,44 @@ class _Files:
         self._files.pop(number).close()
 
 
-class Model(Handle):
-    """Made by Device.load."""
+class _Source:
+    """pumice_model_options, and what must live as long as the model, which is read again where a device was lost."""
 
-    def __init__(self, device, path, *, open_file=None, memory=None, **texts):
-        self._files = None if open_file is None else _Files(open_file)  # which a lost device needs again
-        self._memory = memory if memory is None or isinstance(memory, bytes) else bytes(memory)
-        options = new(_abi.pumice_model_options, path=os.fspath(path), files=self._files and self._files.struct,
-                      memory=self._memory and ctypes.cast(ctypes.c_char_p(self._memory), ctypes.c_void_p),
-                      memory_bytes=self._memory and len(self._memory), **texts)
-        pointer = ctypes.c_void_p()
+    def __init__(self, path, *, open_file=None, memory=None, engine=None, **texts):
+        self.files = None if open_file is None else _Files(open_file)
+        self.memory = memory if memory is None or isinstance(memory, bytes) else bytes(memory)
+        self.options = new(_abi.pumice_model_options, path=os.fspath(path), files=self.files and self.files.struct,
+                           memory=self.memory and ctypes.cast(ctypes.c_char_p(self.memory), ctypes.c_void_p),
+                           memory_bytes=self.memory and len(self.memory),
+                           engine=None if engine is None else new(_abi.pumice_engine_options, **engine), **texts)
+
+    def call(self, name, *arguments):
+        """As `call`, with what a file object raised as the cause."""
         try:
-            call("model_load", device.pointer, ctypes.byref(options), ctypes.byref(pointer))
+            call(name, *arguments)
         except Error as error:
-            raise error from self._files and self._files.problem
+            raise error from self.files and self.files.problem
+
+
+class Model(Handle):
+    """Made by Device.load and Loading.take."""
+
+    def __init__(self, device, path, **options):
+        source = _Source(path, **options)
+        pointer = ctypes.c_void_p()
+        source.call("model_load", device.pointer, ctypes.byref(source.options), ctypes.byref(pointer))
+        self._own(pointer, source)
+
+    @classmethod
+    def of(cls, pointer, source):
+        """One that was loaded."""
+        model = cls.__new__(cls)
+        model._own(pointer, source)
+        return model
+
+    def _own(self, pointer, source):
         super().__init__(pointer, "model_close")
+        self._source = source
 
     @property
     def info(self):
@@ -242,6 +293,48 @@ class Model(Handle):
         from ._engine import Engine  # pylint: disable=import-outside-toplevel,cyclic-import
 
         return Engine(self, **options)
+
+
+@dataclasses.dataclass(frozen=True)
+class LoadProgress:
+    """Bytes of the file's weights; `ended`: Loading.take says how."""
+
+    ended: bool
+    done_bytes: int
+    total_bytes: int
+
+
+class Loading(Handle):
+    """A model that is being loaded. Made by Device.begin_load; closing cancels it."""
+
+    def __init__(self, device, path, *, chat_template=None, answer_format=None, open_file=None, memory=None, engine=None):
+        self._source = _Source(path, chat_template=chat_template, answer_format=answer_format, open_file=open_file,
+                               memory=memory, engine=engine)
+        pointer = ctypes.c_void_p()
+        call("model_load_begin", device.pointer, ctypes.byref(self._source.options), ctypes.byref(pointer))
+        super().__init__(pointer, "loading_close")
+
+    def wait(self, seconds=None):
+        """The LoadProgress once it has ended, or after that long."""
+        progress = new(_abi.pumice_load_progress)
+        limit = _abi.PUMICE_NO_LIMIT if seconds is None else int(seconds * 1e6)
+        call("loading_wait", self.pointer, limit, ctypes.byref(progress))
+        return LoadProgress(progress.phase == _abi.PUMICE_LOAD_ENDED, progress.done_bytes, progress.total_bytes)
+
+    def cancel(self):
+        """It ends soon; nothing happens to one that has ended."""
+        try:
+            call("loading_cancel", self.pointer)
+        except Error as error:
+            if error.code != _abi.PUMICE_NOT_FOUND:
+                raise
+
+    def take(self):
+        """The Model, waiting for it. Raises what Device.load does, and Error CANCELLED."""
+        self.wait()
+        pointer = ctypes.c_void_p()
+        self._source.call("loading_take", self.pointer, ctypes.byref(pointer))
+        return Model.of(pointer, self._source)
 
 
 class Constraint(Handle):
