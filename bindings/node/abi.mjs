@@ -103,6 +103,7 @@ koffi.opaque("pumice_model");
 koffi.opaque("pumice_engine");
 koffi.opaque("pumice_constraint");
 koffi.opaque("pumice_loading");
+koffi.opaque("pumice_embedder");
 koffi.alias("pumice_session", "uint64_t");
 koffi.alias("pumice_request", "uint64_t");
 koffi.alias("pumice_bool", "uint32_t");
@@ -245,6 +246,23 @@ export const STRUCTS = {
     files: "pumice_files *",
     memory: "void *",
     memory_bytes: "uint64_t",
+    embeds: "pumice_bool",
+    unused: "uint32_t",
+    pooling: "pumice_string",
+  },
+  pumice_embedder_options: {
+    struct_size: "size_t",
+    text_tokens: "uint32_t",
+    step_tokens: "uint32_t",
+    kv_type: "pumice_string",
+    arithmetic: "pumice_string",
+    invariant: "pumice_bool",
+    not_normalized: "pumice_bool",
+  },
+  pumice_embedder_info: {
+    struct_size: "size_t",
+    width: "uint32_t",
+    text_tokens: "uint32_t",
   },
   pumice_logit_bias: {
     token: "uint32_t",
@@ -418,6 +436,10 @@ export const FUNCTIONS = [
   "pumice_status pumice_prewarm(pumice_engine * engine, uint64_t microseconds, _Out_ uint32_t * done, _Out_ uint32_t * total)",
   "pumice_status pumice_set_mode(pumice_engine * engine, pumice_mode mode)",
   "pumice_status pumice_set_memory_budget(pumice_engine * engine, uint64_t bytes)",
+  "pumice_status pumice_embedder_create(pumice_model * model, _Inout_ pumice_embedder_options * options, _Out_ pumice_embedder ** embedder)",
+  "pumice_status pumice_embedder_get_info(pumice_embedder * embedder, _Inout_ pumice_embedder_info * info)",
+  "pumice_status pumice_embed(pumice_embedder * embedder, _Inout_ pumice_string * texts, size_t n_texts, void * vectors, size_t capacity, _Out_ size_t * n_floats)",
+  "void pumice_embedder_close(pumice_embedder * embedder)",
   "pumice_status pumice_session_open(pumice_engine * engine, _Inout_ pumice_session_options * options, _Out_ pumice_session * session)",
   "pumice_status pumice_session_close(pumice_engine * engine, pumice_session session)",
   "pumice_status pumice_session_tokens(pumice_engine * engine, pumice_session session, void * tokens, size_t capacity, _Out_ size_t * n_tokens)",

@@ -47,6 +47,10 @@ Result<std::unique_ptr<pumice_engine>> create(const pumice_model& model,
     engine_options.context_tokens = host::default_context_tokens(model.info.trained_context_tokens);
   }
   PUMICE_TRY(const host::OpenedModel opened, model.owner->current());
+  if (opened.model->program.pooling) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the model was loaded to embed: leave pumice_model_options.embeds 0");
+  }
   PUMICE_TRY(const host::HostOptions guessing, guessing_of(*model.owner, opened, input));
   PUMICE_TRY(std::unique_ptr<Engine> engine, opened.make_engine(engine_options));
   auto handle = std::make_unique<pumice_engine>();

@@ -11,6 +11,7 @@
 #include "api/structs.hpp"
 #include "base/path.hpp"
 #include "base/printable.hpp"
+#include "models/embedding.hpp"
 
 namespace pumice::api {
 namespace {
@@ -142,6 +143,20 @@ Result<host::LoadOptions> read_model_options(const pumice_model_options* given) 
   PUMICE_TRY(EngineInput engine, read_engine_options(options.engine, "engine"));
   load.request.engine = std::move(engine.engine);
   load.predicts = engine.predicts;
+  PUMICE_TRY(load.embeds, read_bool(options.embeds, "embeds"));
+  PUMICE_TRY(const std::string_view pooling, read_text(options.pooling, "pooling"));
+  if (!load.embeds && pooling.empty()) return load;
+  if (!load.embeds) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "pooling is of a model that embeds: set `embeds` to 1");
+  }
+  if (options.engine != nullptr) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "a model that embeds gets no engine: leave `engine` NULL");
+  }
+  if (!pooling.empty()) {
+    PUMICE_TRY(load.pooling, parse_pooling(pooling));
+  }
   return load;
 }
 

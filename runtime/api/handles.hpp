@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string_view>
 
 #include "answers/answer_constraint.hpp"
@@ -10,6 +11,7 @@
 #include "constraints/matcher.hpp"
 #include "host/device_owner.hpp"
 #include "host/host.hpp"
+#include "host/lasting_embedder.hpp"
 #include "host/log_queue.hpp"
 #include "host/model_loading.hpp"
 #include "host/model_owner.hpp"
@@ -25,6 +27,7 @@ enum class HandleKind : uint64_t {
   kEngine = 0x656E69676E652D70,
   kConstraint = 0x736E6F632D70,
   kLoading = 0x64616F6C2D70,
+  kEmbedder = 0x6465626D652D70,
 };
 
 }  // namespace pumice::api
@@ -55,6 +58,13 @@ struct pumice_constraint {
   pumice::AnswerWish wish;  // of which it was compiled
 };
 
+struct pumice_embedder {
+  const pumice::api::HandleKind kind = pumice::api::HandleKind::kEmbedder;
+  std::mutex mutex = {};  // held by the thread that embeds
+  std::unique_ptr<pumice::host::LastingEmbedder> embedder;
+  bool normalizes = true;
+};
+
 struct pumice_loading {
   const pumice::api::HandleKind kind = pumice::api::HandleKind::kLoading;
   std::unique_ptr<pumice::host::ModelLoading> loading;
@@ -70,6 +80,8 @@ template <>
 inline constexpr HandleKind kKindOf<pumice_engine> = HandleKind::kEngine;
 template <>
 inline constexpr HandleKind kKindOf<pumice_constraint> = HandleKind::kConstraint;
+template <>
+inline constexpr HandleKind kKindOf<pumice_embedder> = HandleKind::kEmbedder;
 template <>
 inline constexpr HandleKind kKindOf<pumice_loading> = HandleKind::kLoading;
 

@@ -43,6 +43,10 @@ Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
 Result<pumice_memory_estimate> estimate_of(const pumice_device& device,
                                            const pumice_model_options* given) {
   PUMICE_TRY(const host::LoadOptions options, read_model_options(given));
+  if (options.embeds) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "an estimate is of a model and its engine: leave `embeds` 0");
+  }
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.request.path, options.request.open_file));
   PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan,
              ModelPlan::of_source(file, options.predicts));

@@ -36,6 +36,23 @@ Result<uint32_t> kv_blocks_of_tokens(uint64_t tokens) {
                     tokens);
 }
 
+Result<KvTypes> read_kv_type(pumice_string given, KvTypes fallback) {
+  PUMICE_TRY(const std::string_view kv_type, read_string(given, "kv_type"));
+  if (kv_type.empty()) return fallback;
+  if (const std::optional<KvTypes> types = KvTypes::parse(kv_type)) return *types;
+  return make_error(ErrorCode::kInvalidArgument, "unknown kv_type \"{}\": expected {}",
+                    printable(kv_type), fmt::join(kKvTypeNames, ", "));
+}
+
+Result<ops::Math> read_arithmetic(pumice_string given) {
+  PUMICE_TRY(const std::string_view arithmetic, read_string(given, "arithmetic"));
+  if (arithmetic.empty()) return ops::Math::kAuto;
+  if (const std::optional<ops::Math> math = ops::parse_math(arithmetic)) return *math;
+  return make_error(ErrorCode::kInvalidArgument,
+                    "unknown arithmetic \"{}\": expected auto, f32, f16 or i8",
+                    printable(arithmetic));
+}
+
 Result<EngineOptions> engine_options_of(const pumice_engine_options& options) {
   EngineOptions engine;
   engine.context_tokens = options.context_tokens;
@@ -47,25 +64,8 @@ Result<EngineOptions> engine_options_of(const pumice_engine_options& options) {
   PUMICE_TRY(engine.overflow, enumerator_of(options.overflow, "overflow",
                                             {OverflowPolicy::kStop, OverflowPolicy::kShift,
                                              OverflowPolicy::kTruncateOldest}));
-  PUMICE_TRY(const std::string_view kv_type, read_string(options.kv_type, "kv_type"));
-  if (!kv_type.empty()) {
-    const std::optional<KvTypes> types = KvTypes::parse(kv_type);
-    if (!types) {
-      return make_error(ErrorCode::kInvalidArgument, "unknown kv_type \"{}\": expected {}",
-                        printable(kv_type), fmt::join(kKvTypeNames, ", "));
-    }
-    engine.kv_type = *types;
-  }
-  PUMICE_TRY(const std::string_view arithmetic, read_string(options.arithmetic, "arithmetic"));
-  if (!arithmetic.empty()) {
-    const std::optional<ops::Math> math = ops::parse_math(arithmetic);
-    if (!math) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        "unknown arithmetic \"{}\": expected auto, f32, f16 or i8",
-                        printable(arithmetic));
-    }
-    engine.math = *math;
-  }
+  PUMICE_TRY(engine.kv_type, read_kv_type(options.kv_type, engine.kv_type));
+  PUMICE_TRY(engine.math, read_arithmetic(options.arithmetic));
   engine.cache_host_bytes = options.cache_host_bytes;
   if (options.allocator != nullptr) {
     PUMICE_TRY(const pumice_allocator allocator, read_struct(options.allocator, "allocator"));
@@ -146,6 +146,20 @@ Result<EngineInput> read_engine_options(const pumice_engine_options* given, std:
   PUMICE_TRY_STATUS(read_service(options, input.engine));
   PUMICE_TRY(input.predicts, read_bool(options.mtp, "mtp"));
   PUMICE_TRY(input.draft_model, read_path(options.draft_model, "draft_model"));
+  return input;
+}
+
+Result<EmbedderInput> read_embedder_options(const pumice_embedder_options* given) {
+  PUMICE_TRY(const pumice_embedder_options options, read_optional_struct(given, "options"));
+  EmbedderInput input;
+  EmbedderOptions& embedder = input.embedder;
+  embedder.text_tokens = options.text_tokens;
+  if (options.step_tokens != 0) embedder.step_tokens = options.step_tokens;
+  PUMICE_TRY(embedder.kv_type, read_kv_type(options.kv_type, embedder.kv_type));
+  PUMICE_TRY(embedder.math, read_arithmetic(options.arithmetic));
+  PUMICE_TRY(embedder.invariant, read_bool(options.invariant, "invariant"));
+  PUMICE_TRY(const bool as_it_is, read_bool(options.not_normalized, "not_normalized"));
+  input.normalizes = !as_it_is;
   return input;
 }
 

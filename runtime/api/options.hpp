@@ -7,6 +7,7 @@
 
 #include "base/result.hpp"
 #include "constraints/constraint_compiler.hpp"
+#include "engine/embedder.hpp"
 #include "engine/engine_options.hpp"
 #include "engine/saved_sequence.hpp"
 #include "host/host.hpp"
@@ -25,6 +26,11 @@ struct EngineInput {
 };
 /// `given`, an argument of that name.
 Result<EngineInput> read_engine_options(const pumice_engine_options* given, std::string_view name);
+struct EmbedderInput {
+  EmbedderOptions embedder;  ///< `text_tokens` of 0 stays one
+  bool normalizes = true;
+};
+Result<EmbedderInput> read_embedder_options(const pumice_embedder_options* given);
 /// A view of the caller's text.
 struct ConstraintText {
   ConstraintKind kind = ConstraintKind::kJsonSchema;

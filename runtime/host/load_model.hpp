@@ -10,6 +10,7 @@
 #include "base/result.hpp"
 #include "host/device_owner.hpp"
 #include "host/model_owner.hpp"
+#include "models/program.hpp"
 
 namespace pumice::host {
 
@@ -22,6 +23,8 @@ struct LoadOptions {
   ModelRequest request;
   std::optional<std::string> chat_template = {};  ///< ModelTexts::read
   std::string answer_format = {};                 ///< likewise
+  bool embeds = false;                            ///< for a LastingEmbedder, and no engine
+  std::optional<Pooling> pooling = {};            ///< of that, instead of the file's
   bool predicts = false;  ///< load_prediction may follow: the model gives hidden rows
 };
 

@@ -50,6 +50,8 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   pumice_event event{sizeof event, PUMICE_EVENT_TOKEN};
   pumice_stats stats{sizeof stats, 1};
   pumice_latency latency{sizeof latency, 1};
+  auto* embedder = reinterpret_cast<pumice_embedder*>(kGarbage);
+  pumice_embedder_info embedder_info{sizeof embedder_info, 1};
   pumice_model_options model_options{sizeof model_options};
   const pumice_request_options options = test::request_of("a", 1);
   auto* loading = reinterpret_cast<pumice_loading*>(kGarbage);
@@ -87,6 +89,9 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
       {"wait", [&] { return pumice_wait(nullptr, 0); }},
       {"next_event", [&] { return pumice_next_event(nullptr, &event); }},
       {"get_stats", [&] { return pumice_get_stats(nullptr, &stats); }},
+      {"embedder_create", [&] { return pumice_embedder_create(nullptr, nullptr, &embedder); }},
+      {"embedder_get_info", [&] { return pumice_embedder_get_info(nullptr, &embedder_info); }},
+      {"embed", [&] { return pumice_embed(nullptr, nullptr, 0, nullptr, 0, &count); }},
       {"get_latency", [&] { return pumice_get_latency(nullptr, 0, &latency); }},
   });
   EXPECT_EQ(count, 0u);
@@ -107,8 +112,11 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   EXPECT_EQ(event.kind, PUMICE_EVENT_NONE);
   EXPECT_EQ(stats.steps, 0u);
   EXPECT_EQ(latency.count, 0u);
+  EXPECT_EQ(embedder, nullptr);
+  EXPECT_EQ(embedder_info.width, 0u);
   pumice_engine_close(nullptr);
   pumice_loading_close(nullptr);
+  pumice_embedder_close(nullptr);
   pumice_model_close(nullptr);
   pumice_device_close(nullptr);
 }
@@ -124,6 +132,8 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
   const void* bytes = nullptr;
   pumice_session session = 0;
   pumice_latency latency{sizeof latency};
+  pumice_embedder embedder;
+  float number = 0;
   const pumice_model_options model_options{sizeof model_options};
   const pumice_request_options options = test::request_of("a", 1);
   expect_refused({
@@ -158,6 +168,10 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
       {"submit", [&] { return pumice_submit(&engine, 0, &options, nullptr); }},
       {"next_event", [&] { return pumice_next_event(&engine, nullptr); }},
       {"get_stats", [&] { return pumice_get_stats(&engine, nullptr); }},
+      {"embedder_create", [&] { return pumice_embedder_create(&model, nullptr, nullptr); }},
+      {"embedder_get_info", [&] { return pumice_embedder_get_info(&embedder, nullptr); }},
+      {"embed", [&] { return pumice_embed(&embedder, nullptr, 0, &number, 1, nullptr); }},
+      {"embed array", [&] { return pumice_embed(&embedder, nullptr, 0, nullptr, 1, &count); }},
       {"get_latency", [&] { return pumice_get_latency(&engine, 0, nullptr); }},
       {"get_latency kind", [&] { return pumice_get_latency(&engine, 4, &latency); }},
   });

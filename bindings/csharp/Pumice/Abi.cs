@@ -150,6 +150,15 @@ internal sealed class LoadingHandle : SafeHandle {
   }
 }
 
+internal sealed class EmbedderHandle : SafeHandle {
+  public EmbedderHandle() : base(IntPtr.Zero, true) {}
+  public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
+  protected override bool ReleaseHandle() {
+    Abi.pumice_embedder_close(handle);
+    return true;
+  }
+}
+
 [StructLayout(LayoutKind.Sequential)]
 internal struct pumice_string {
   public IntPtr data;
@@ -226,6 +235,9 @@ internal struct pumice_model_options {
   public IntPtr files;
   public IntPtr memory;
   public ulong memory_bytes;
+  public uint embeds;
+  public uint unused;
+  public pumice_string pooling;
 }
 
 [StructLayout(LayoutKind.Sequential)]
@@ -306,6 +318,24 @@ internal struct pumice_engine_options {
   public pumice_string draft_model;
   public pumice_string prefix_store;
   public ulong prefix_store_bytes;
+}
+
+[StructLayout(LayoutKind.Sequential)]
+internal struct pumice_embedder_options {
+  public UIntPtr struct_size;
+  public uint text_tokens;
+  public uint step_tokens;
+  public pumice_string kv_type;
+  public pumice_string arithmetic;
+  public uint invariant;
+  public uint not_normalized;
+}
+
+[StructLayout(LayoutKind.Sequential)]
+internal struct pumice_embedder_info {
+  public UIntPtr struct_size;
+  public uint width;
+  public uint text_tokens;
 }
 
 [StructLayout(LayoutKind.Sequential)]
@@ -569,6 +599,20 @@ internal static class Abi {
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_set_memory_budget(EngineHandle engine, ulong bytes);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_embedder_create(
+      ModelHandle model, ref pumice_embedder_options options, out EmbedderHandle embedder);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_embedder_get_info(EmbedderHandle embedder, ref pumice_embedder_info info);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_embed(
+      EmbedderHandle embedder, [In, Out] pumice_string[] texts, UIntPtr n_texts, [In, Out] float[] vectors, UIntPtr capacity, out UIntPtr n_floats);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern void pumice_embedder_close(IntPtr embedder);
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_session_open(

@@ -262,6 +262,29 @@ class pumice_model_options(Structure):
         ("files", POINTER(pumice_files)),
         ("memory", c_void_p),
         ("memory_bytes", c_uint64),
+        ("embeds", c_uint32),
+        ("unused", c_uint32),
+        ("pooling", pumice_string),
+    ]
+
+
+class pumice_embedder_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("text_tokens", c_uint32),
+        ("step_tokens", c_uint32),
+        ("kv_type", pumice_string),
+        ("arithmetic", pumice_string),
+        ("invariant", c_uint32),
+        ("not_normalized", c_uint32),
+    ]
+
+
+class pumice_embedder_info(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("width", c_uint32),
+        ("text_tokens", c_uint32),
     ]
 
 
@@ -468,6 +491,12 @@ FUNCTIONS = {
     "pumice_prewarm": (c_int32, [c_void_p, c_uint64, POINTER(c_uint32), POINTER(c_uint32)]),
     "pumice_set_mode": (c_int32, [c_void_p, c_int32]),
     "pumice_set_memory_budget": (c_int32, [c_void_p, c_uint64]),
+    "pumice_embedder_create": (c_int32, [c_void_p, POINTER(pumice_embedder_options), POINTER(c_void_p)]),
+    "pumice_embedder_get_info": (c_int32, [c_void_p, POINTER(pumice_embedder_info)]),
+    "pumice_embed":
+        (c_int32,
+         [c_void_p, POINTER(pumice_string), c_size_t, POINTER(c_float), c_size_t, POINTER(c_size_t)]),
+    "pumice_embedder_close": (None, [c_void_p]),
     "pumice_session_open": (c_int32, [c_void_p, POINTER(pumice_session_options), POINTER(c_uint64)]),
     "pumice_session_close": (c_int32, [c_void_p, c_uint64]),
     "pumice_session_tokens": (c_int32, [c_void_p, c_uint64, POINTER(c_uint32), c_size_t, POINTER(c_size_t)]),

@@ -58,6 +58,7 @@ typedef struct pumice_model pumice_model;
 typedef struct pumice_engine pumice_engine;
 typedef struct pumice_constraint pumice_constraint;
 typedef struct pumice_loading pumice_loading;
+typedef struct pumice_embedder pumice_embedder;
 // 0 means none; all are below 2^53, so that a double holds them exactly.
 typedef uint64_t pumice_session;
 typedef uint64_t pumice_request;
@@ -236,6 +237,12 @@ typedef struct pumice_model_options {
   // empty. One file only; a model in several parts needs `files`. NULL: none.
   const void* memory;
   uint64_t memory_bytes;
+  // 1: what embedders are made of, and no engines, so `engine` must be NULL. `pooling`: how the
+  // vectors of a text's tokens become one, "mean", "cls" (the first) or "last"; empty: as the file
+  // says. A model that writes text embeds too, if one of the two says how.
+  pumice_bool embeds;
+  uint32_t unused;  // not read
+  pumice_string pooling;
 } pumice_model_options;
 
 typedef struct pumice_model_info {
@@ -445,6 +452,40 @@ PUMICE_API pumice_status pumice_set_mode(pumice_engine* engine, pumice_mode mode
 // was given up. PUMICE_DOES_NOT_FIT, with nothing changed: the message has the smallest budget that
 // can be met.
 PUMICE_API pumice_status pumice_set_memory_budget(pumice_engine* engine, uint64_t bytes);
+
+// ---- embedders, which make vectors of texts
+
+typedef struct pumice_embedder_options {
+  size_t struct_size;
+  uint32_t text_tokens;        // of the longest text; 0: what the model was made for, at most 4096
+  uint32_t step_tokens;        // of short texts that are computed together; 0: 512
+  pumice_string kv_type;       // empty: f32
+  pumice_string arithmetic;    // as of pumice_engine_options
+  pumice_bool invariant;       // a text's vector is the same bits whatever is beside it; slower
+  pumice_bool not_normalized;  // vectors as the model gives them, instead of length 1
+} pumice_embedder_options;
+
+typedef struct pumice_embedder_info {
+  size_t struct_size;
+  uint32_t width;        // numbers of a vector
+  uint32_t text_tokens;  // of the longest text
+} pumice_embedder_info;
+
+// Allocates what it needs, and compiles its kernels. `options` may be NULL. The model must have been
+// loaded for it (pumice_model_options.embeds).
+PUMICE_API pumice_status pumice_embedder_create(pumice_model* model,
+                                                const pumice_embedder_options* options,
+                                                pumice_embedder** embedder);
+PUMICE_API pumice_status pumice_embedder_get_info(const pumice_embedder* embedder,
+                                                  pumice_embedder_info* info);
+// The vectors of texts, one behind the other, in this thread, which waits for the device; one that was
+// lost is opened again once. `n_floats`: `n_texts` times the width; NULL with capacity 0 asks for it.
+// Of one embedder one thread at a time: PUMICE_BUSY. PUMICE_INVALID_ARGUMENT, PUMICE_DOES_NOT_FIT:
+// which text has no tokens, or too many.
+PUMICE_API pumice_status pumice_embed(pumice_embedder* embedder, const pumice_string* texts,
+                                      size_t n_texts, float* vectors, size_t capacity,
+                                      size_t* n_floats);
+PUMICE_API void pumice_embedder_close(pumice_embedder* embedder);
 
 // ---- sessions, each a conversation or a character
 

@@ -80,6 +80,7 @@ struct Close {
   void operator()(pumice_engine* engine) const { pumice_engine_close(engine); }
   void operator()(pumice_constraint* constraint) const { pumice_constraint_close(constraint); }
   void operator()(pumice_loading* loading) const { pumice_loading_close(loading); }
+  void operator()(pumice_embedder* embedder) const { pumice_embedder_close(embedder); }
 };
 template <typename T>
 using Handle = std::unique_ptr<T, Close>;
@@ -308,6 +309,38 @@ class Constraint {
   detail::Handle<pumice_constraint> constraint_;
 };
 
+/// Of a model that was loaded with pumice_model_options.embeds.
+class Embedder {
+ public:
+  static Result<Embedder> create(pumice_model* model,
+                                 const pumice_embedder_options* options = nullptr) {
+    pumice_embedder* embedder = nullptr;
+    const Status status(pumice_embedder_create(model, options, &embedder));
+    if (!status.ok()) return status;
+    return Embedder(embedder);
+  }
+
+  Result<pumice_embedder_info> info() const {
+    return detail::info_of<pumice_embedder_info, const pumice_embedder>(pumice_embedder_get_info,
+                                                                        get());
+  }
+  /// The vectors of texts, one behind the other.
+  Result<std::vector<float>> embed(const std::vector<std::string>& texts) {
+    std::vector<pumice_string> views;
+    for (const std::string& text : texts) views.push_back(view(text));
+    return detail::array<std::vector<float>>(
+        [&](float* vectors, std::size_t capacity, std::size_t* count) {
+          return pumice_embed(get(), views.data(), views.size(), vectors, capacity, count);
+        });
+  }
+
+  pumice_embedder* get() const { return embedder_.get(); }
+
+ private:
+  explicit Embedder(pumice_embedder* embedder) : embedder_(embedder) {}
+  detail::Handle<pumice_embedder> embedder_;
+};
+
 class Model {
  public:
   /// Takes over what another call gave.
@@ -329,6 +362,9 @@ class Model {
 
   Result<Engine> make_engine(const pumice_engine_options* options = nullptr) {
     return Engine::create(get(), options);
+  }
+  Result<Embedder> make_embedder(const pumice_embedder_options* options = nullptr) {
+    return Embedder::create(get(), options);
   }
   Result<Constraint> compile_constraint(pumice_constraint_kind kind, std::string_view text) const {
     return Constraint::compile(get(), kind, text);
