@@ -127,14 +127,14 @@ class Device(Handle):
         """A Loading: what load does, while this thread goes on. `options` are those of load."""
         return Loading(self, path, **options)
 
-    def load(self, path="", *, chat_template=None, answer_format=None, open_file=None, memory=None, engine=None):
+    def load(self, path="", **options):
         """The Model in a GGUF file. Takes seconds for a large one. `chat_template`: Jinja, instead of the file's own;
         `answer_format`: how it writes reasoning and calls, by a family's name, instead of what its template shows.
         `open_file`: opens the file of a name, `path` or another part, instead of the system: a binary file object that
         seeks, such as zipfile's. `memory`: the file's bytes, instead of a file. `engine`: a dict of options of the Engine that
-        will be made, for which room is left (and which `mtp` must be said in)."""
-        return Model(self, path, chat_template=chat_template, answer_format=answer_format, open_file=open_file, memory=memory,
-                     engine=engine)
+        will be made, for which room is left (and which `mtp` must be said in). `embeds`: for Model.embedder instead of
+        engines; `pooling`: "mean", "cls" or "last", instead of what the file says."""
+        return Model(self, path, **options)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -227,13 +227,15 @@ class _Files:
 class _Source:
     """pumice_model_options, and what must live as long as the model, which is read again where a device was lost."""
 
-    def __init__(self, path, *, open_file=None, memory=None, engine=None, **texts):
+    def __init__(self, path, *, open_file=None, memory=None, engine=None, embeds=False, chat_template=None,
+                 answer_format=None, pooling=None):
         self.files = None if open_file is None else _Files(open_file)
         self.memory = memory if memory is None or isinstance(memory, bytes) else bytes(memory)
         self.options = new(_abi.pumice_model_options, path=os.fspath(path), files=self.files and self.files.struct,
                            memory=self.memory and ctypes.cast(ctypes.c_char_p(self.memory), ctypes.c_void_p),
                            memory_bytes=self.memory and len(self.memory),
-                           engine=None if engine is None else new(_abi.pumice_engine_options, **engine), **texts)
+                           engine=None if engine is None else new(_abi.pumice_engine_options, **engine),
+                           embeds=int(embeds), chat_template=chat_template, answer_format=answer_format, pooling=pooling)
 
     def call(self, name, *arguments):
         """As `call`, with what a file object raised as the cause."""
@@ -288,6 +290,10 @@ class Model(Handle):
         a regular expression. Any thread, and best before it is needed: the first takes some hundred milliseconds."""
         return Constraint(self, schema=schema, grammar=grammar, regex=regex)
 
+    def embedder(self, **options):
+        """An Embedder, of a model that was loaded with `embeds`; `options` are those of pumice_embedder_options."""
+        return Embedder(self, **options)
+
     def engine(self, **options):
         """An Engine; see there."""
         from ._engine import Engine  # pylint: disable=import-outside-toplevel,cyclic-import
@@ -307,9 +313,8 @@ class LoadProgress:
 class Loading(Handle):
     """A model that is being loaded. Made by Device.begin_load; closing cancels it."""
 
-    def __init__(self, device, path, *, chat_template=None, answer_format=None, open_file=None, memory=None, engine=None):
-        self._source = _Source(path, chat_template=chat_template, answer_format=answer_format, open_file=open_file,
-                               memory=memory, engine=engine)
+    def __init__(self, device, path, **options):
+        self._source = _Source(path, **options)
         pointer = ctypes.c_void_p()
         call("model_load_begin", device.pointer, ctypes.byref(self._source.options), ctypes.byref(pointer))
         super().__init__(pointer, "loading_close")
@@ -335,6 +340,28 @@ class Loading(Handle):
         pointer = ctypes.c_void_p()
         self._source.call("loading_take", self.pointer, ctypes.byref(pointer))
         return Model.of(pointer, self._source)
+
+
+class Embedder(Handle):
+    """Makes vectors of texts. Made by Model.embedder. One thread at a time."""
+
+    def __init__(self, model, **options):
+        given = new(_abi.pumice_embedder_options, **options)
+        pointer = ctypes.c_void_p()
+        call("embedder_create", model.pointer, ctypes.byref(given), ctypes.byref(pointer))
+        super().__init__(pointer, "embedder_close")
+        self._model = model
+        info = new(_abi.pumice_embedder_info)
+        call("embedder_get_info", pointer, ctypes.byref(info))
+        self.width, self.text_tokens = info.width, info.text_tokens
+
+    def embed(self, texts):
+        """A list of vectors, lists of `width` numbers, one for each text."""
+        views = [string(text) for text in texts]
+        array = (_abi.pumice_string * len(views))(*views)
+        vectors, count = (ctypes.c_float * (len(views) * self.width))(), ctypes.c_size_t()
+        call("embed", self.pointer, array, len(views), vectors, len(vectors), ctypes.byref(count))
+        return [vectors[i:i + self.width] for i in range(0, len(vectors), self.width)]
 
 
 class Constraint(Handle):

@@ -153,6 +153,14 @@ class Answers(unittest.TestCase):
                 loading.take()
             self.assertEqual(caught.exception.status, "CANCELLED")
 
+    def test_vectors_of_texts(self):
+        with self.device.load(MODEL, embeds=True, pooling="mean") as model, model.embedder(text_tokens=64) as embedder:
+            vectors = embedder.embed(["The dog ran home.", "A cat slept.", "The dog ran home."])
+            self.assertEqual([len(vector) for vector in vectors], [embedder.width] * 3)
+            self.assertAlmostEqual(sum(x * y for x, y in zip(vectors[0], vectors[2])), 1, places=4)
+            self.assertLess(sum(x * y for x, y in zip(vectors[0], vectors[1])), 0.999)
+            self.assertEqual(embedder.embed([]), [])
+
     def test_the_self_test(self):
         result = self.device.self_test(["rms_norm"])
         self.assertGreater(result.n_passed, 0)
