@@ -1,4 +1,5 @@
 // The C ABI: texts that become vectors.
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -51,20 +52,19 @@ ApiStatus embed(pumice_embedder& handle, const pumice_string* texts, size_t n_te
   PUMICE_TRY(const std::vector<std::vector<TokenId>> tokens,
              tokens_of(*embedder.model().texts().tokenizer, texts, n_texts));
   const size_t width = embedder.width();
-  *n_floats = tokens.size() * width;
+  const size_t n = tokens.size() * width;
+  *n_floats = n;
   if (capacity == 0 && vectors == nullptr) return {};
-  if (capacity < *n_floats) {
+  if (capacity < n) {
     return {PUMICE_TOO_SMALL, fmt::format("{} vectors of {} numbers do not fit an array of {}",
                                           tokens.size(), width, capacity)};
   }
+  *n_floats = 0;
   const std::unique_lock lock(handle.mutex, std::try_to_lock);
   if (!lock) return {PUMICE_BUSY, "another thread is in a call for this embedder"};
-  Result<std::vector<std::vector<float>>> computed = embedder.embed(tokens);
-  if (!computed.ok()) {
-    *n_floats = 0;
-    return computed.error();
-  }
-  for (std::vector<float>& vector : *computed) {
+  PUMICE_TRY(std::vector<std::vector<float>> computed, embedder.embed(tokens));
+  *n_floats = n;
+  for (std::vector<float>& vector : computed) {
     if (handle.normalizes) normalise(vector, width);
     vectors = std::copy(vector.begin(), vector.end(), vectors);
   }

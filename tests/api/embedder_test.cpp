@@ -1,6 +1,8 @@
 // Vectors of texts through the C ABI: those of the host's embedder, and what is refused.
+#include <mutex>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "api/handles.hpp"
@@ -105,6 +107,22 @@ TEST_F(ApiEmbedder, TextsThatCannotBeAreNamed) {
   EXPECT_GT(n, 1u);
   // All the same it goes on.
   EXPECT_EQ(embed(embedder, {dog_}).size(), n);
+  pumice_embedder_close(embedder);
+}
+
+TEST_F(ApiEmbedder, ASecondThreadIsRefused) {
+  pumice_embedder* embedder = create();
+  Floats vectors(4096);
+  size_t n = 0;
+  std::thread other([&] {
+    const std::lock_guard lock(embedder->mutex);  // as a call holds it
+    std::thread([&] {
+      EXPECT_STATUS(PUMICE_BUSY, pumice_embed(embedder, &dog_, 1, vectors.data(), 4096, &n));
+    }).join();
+  });
+  other.join();
+  EXPECT_EQ(n, 0u);
+  EXPECT_FALSE(embed(embedder, {dog_}).empty());
   pumice_embedder_close(embedder);
 }
 

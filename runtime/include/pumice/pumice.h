@@ -197,11 +197,12 @@ PUMICE_API pumice_status pumice_self_test(pumice_device* device,
 
 // ---- models
 
-// The host's own files: archives of a game, assets of an app. Called by threads that are in a call
-// for the model (pumice_model_load, pumice_model_estimate) or for an engine of it (pumice_poll,
-// where a device was lost and the model is loaded again), and by several threads of the library
-// within such a call; they must not call the library. The functions and `user` must stay valid
-// until the model and its engines are closed.
+// The host's own files: archives of a game, assets of an app. Called within pumice_model_load and
+// pumice_model_estimate, in the thread of pumice_model_load_begin, and within any call for the model,
+// its engines and its embedders that loads more (pumice_engine_options.draft_model, mtp) or finds
+// that the device was lost and loads the model again; each time by several threads of the library
+// too. They must not call the library. The functions and `user` must stay valid until the model, its
+// engines and its embedders are closed.
 typedef struct pumice_files {
   size_t struct_size;
   void* user;
@@ -232,8 +233,8 @@ typedef struct pumice_model_options {
   pumice_string answer_format;
   // `path` is a name that these know, as it stands. NULL: a file of the system's.
   const pumice_files* files;
-  // The file's bytes, in memory that stays as it is until the model and its engines are closed, of
-  // which no second copy is made: a mapped file, say. `path` is then a name for messages and may be
+  // The file's bytes, in memory that stays as it is until the model, its engines and its embedders
+  // are closed, and of which no second copy is made: a mapped file, say. `path` is then a name for messages and may be
   // empty. One file only; a model in several parts needs `files`. NULL: none.
   const void* memory;
   uint64_t memory_bytes;
