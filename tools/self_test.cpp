@@ -5,15 +5,17 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <map>
-#include <mutex>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "base/folders.hpp"
+#include "host/self_test.hpp"
 #include "shaders/passport.hpp"
 #include "shaders/spirv.hpp"
-#include "shaders/tuning_overlay.hpp"
 #include "tools/interrupt.hpp"
 #include "tools/terminal.hpp"
 #include "vk/shader_info.hpp"
@@ -24,8 +26,6 @@ namespace {
 
 using Json = nlohmann::json;
 using State = ModuleVerdict::State;
-
-constexpr auto kPatience = std::chrono::milliseconds(200);
 
 /// "gemm.*.broadcast" of "gemm.q4_k.broadcast": a line for all weight types.
 std::string row_of(std::string_view module) {
@@ -56,101 +56,33 @@ Json to_json(const ModuleVerdict& verdict) {
       {"state", state_name(verdict.state)}, {"n_passed", verdict.n_passed}, {"note", verdict.note}};
 }
 
-Result<std::vector<ops::OpCase>> cases_of(const std::string& list) {
-  std::vector<ops::OpCase> cases = ops::all_op_cases();
-  if (list.empty()) return cases;
-  const std::vector<std::string> names = CLI::detail::split(list, ',');
-  std::set<std::string> known;
-  for (const ops::OpCase& test : cases) known.insert(test.op);
-  for (const std::string& name : names) {
-    if (!known.contains(name)) {
-      return make_error(ErrorCode::kInvalidArgument, "--self-test: no op is called '{}'; use {}",
-                        name, fmt::join(known, ", "));
-    }
-  }
-  std::erase_if(cases, [&](const ops::OpCase& test) {
-    return std::ranges::find(names, test.op) == names.end();
-  });
-  return cases;
-}
-
-/// Keeps the verdict for later runs. That it cannot be kept is said once. Thread-safe.
-class Memory {
- public:
-  Memory(const vk::Device& device, const Logger& logger) : device_(device), logger_(logger) {}
-
-  void keep(const SelfTestVerdict& verdict) {
-    const Status saved = save_passport(cache_directory(), device_.snapshot(), verdict);
-    if (saved.ok() || has_warned_.exchange(true)) return;
-    logger_.warning("the verdict is not remembered: {}", saved.error().message);
-  }
-
- private:
-  const vk::Device& device_;
-  const Logger& logger_;
-  std::atomic<bool> has_warned_ = false;
-};
-
-Status status_of(const vk::Device& device, const SelfTestResult& result) {
-  PUMICE_TRY_STATUS(result.status);
-  if (const auto broken = result.verdict.broken_families(); !broken.empty()) {
-    return make_error(ErrorCode::kSelfTestFailed,
-                      "self-test: {} cannot be used for {}: no variant gives right results",
-                      device.snapshot().name, fmt::join(broken, ", "));
-  }
-  if (!result.errors.empty()) {
-    return make_error(ErrorCode::kSelfTestFailed, "self-test: {} of {} cases could not run: {}",
-                      result.errors.size(), result.n_cases, result.errors.front());
-  }
-  return {};
-}
-
 }  // namespace
 
 Status run_self_test_command(const DeviceOptions& options, const std::string& ops, bool json,
                              const Logger& logger) {
-  PUMICE_TRY(std::vector<ops::OpCase> cases, cases_of(ops));
+  Result<std::vector<ops::OpCase>> cases = host::self_test_cases(ops);
+  if (!cases.ok()) {
+    return make_error(cases.error().code, "--self-test: {}", cases.error().message);
+  }
   PUMICE_TRY(const std::shared_ptr<vk::Device> device, open_device(options, logger));
   // With --limit it is another device, so to speak, and its verdict nothing to remember.
-  const bool is_limited = !options.limit.empty();
-  std::optional<SelfTestVerdict> earlier;
-  vk::PipelineLibrary pipelines(device, cache_directory(), spirv_hash());
-  if (!is_limited) {
-    earlier = load_passport(cache_directory(), device->snapshot(), logger);
-    pipelines.prefer(load_tuning_overlay(cache_directory(), device->snapshot(), logger));
-  }
+  const std::filesystem::path directory =
+      options.limit.empty() ? cache_directory() : std::filesystem::path();
+  host::VerdictKeeper keeper(directory, *device, logger);
   const auto start = std::chrono::steady_clock::now();
-  Memory memory(*device, logger);
   SelfTestResult result;
   {
-    // A case that an interrupt cuts short has not failed: the verdict must not blame its kernels.
-    std::timed_mutex mutex;
-    std::optional<SelfTestVerdict> known;  // none before the first case
-    const InterruptGuard interrupt([&] {
-      // Its holder may hang in a write that never ends; then what was kept last stays.
-      const std::unique_lock lock(mutex, kPatience);
-      if (!lock || !known || is_limited) return;
-      known->running.clear();
-      known->running_modules.clear();
-      memory.keep(*known);
-    });
+    const InterruptGuard interrupt([&] { keeper.keep_interrupted(); });
     ProgressBar bar("self-test");
-    // Saved before each case: a driver may take the process down, and the machine with it.
-    result = run_self_test(pipelines, std::move(cases), earlier.value_or(SelfTestVerdict{}),
-                           {.on_case =
-                                [&](const SelfTestVerdict& verdict, size_t done, size_t total) {
-                                  bar.update(done, total);
-                                  const std::lock_guard lock(mutex);
-                                  known = verdict;
-                                  if (!is_limited) memory.keep(verdict);
-                                },
-                            .interrupted = InterruptGuard::interrupted});
+    result = host::test_device(device, directory, keeper, *std::move(cases),
+                               {.on_case = [&](const SelfTestVerdict&, size_t done,
+                                               size_t total) { bar.update(done, total); },
+                                .interrupted = InterruptGuard::interrupted},
+                               logger);
   }
-  if (!is_limited) memory.keep(result.verdict);
-  pipelines.save();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
 
-  Status status = status_of(*device, result);
+  Status status = host::self_test_status(device->snapshot(), result);
   if (json) {
     const Json out{{"device", device->snapshot().name},
                    {"driver", device->snapshot().driver_info},

@@ -31,6 +31,11 @@ export const ENUMS = {
     warning: 3,
     error: 4,
   },
+  pumice_load_phase: {
+    reading: 0,
+    weights: 1,
+    ended: 2,
+  },
   pumice_constraint_kind: {
     json_schema: 0,
     grammar: 1,
@@ -55,6 +60,8 @@ export const ENUMS = {
     off: 0,
     lookup: 1,
     auto: 2,
+    draft: 3,
+    mtp: 4,
   },
   pumice_event_kind: {
     none: 0,
@@ -83,17 +90,26 @@ export const ENUMS = {
     arguments: 4,
     call_ended: 5,
   },
+  pumice_latency_kind: {
+    queue: 0,
+    first_token: 1,
+    token_interval: 2,
+    total: 3,
+  },
 };
 
 koffi.opaque("pumice_device");
 koffi.opaque("pumice_model");
 koffi.opaque("pumice_engine");
 koffi.opaque("pumice_constraint");
+koffi.opaque("pumice_loading");
+koffi.opaque("pumice_embedder");
 koffi.alias("pumice_session", "uint64_t");
 koffi.alias("pumice_request", "uint64_t");
 koffi.alias("pumice_bool", "uint32_t");
 koffi.alias("pumice_status", "int32_t");
 koffi.alias("pumice_log_level", "int32_t");
+koffi.alias("pumice_load_phase", "int32_t");
 koffi.alias("pumice_constraint_kind", "int32_t");
 koffi.alias("pumice_overflow", "int32_t");
 koffi.alias("pumice_mode", "int32_t");
@@ -102,6 +118,7 @@ koffi.alias("pumice_speculation", "int32_t");
 koffi.alias("pumice_event_kind", "int32_t");
 koffi.alias("pumice_end_reason", "int32_t");
 koffi.alias("pumice_part_kind", "int32_t");
+koffi.alias("pumice_latency_kind", "int32_t");
 
 // Name → member → type.
 export const STRUCTS = {
@@ -133,6 +150,27 @@ export const STRUCTS = {
     n_dropped: "uint32_t",
     line: "pumice_string",
   },
+  pumice_self_test_options: {
+    struct_size: "size_t",
+    operations: "pumice_string",
+    timeout_us: "uint64_t",
+  },
+  pumice_self_test_result: {
+    struct_size: "size_t",
+    n_cases: "uint32_t",
+    n_errors: "uint32_t",
+    n_passed: "uint32_t",
+    n_failed: "uint32_t",
+    n_not_supported: "uint32_t",
+    n_not_run: "uint32_t",
+  },
+  pumice_files: {
+    struct_size: "size_t",
+    user: "void *",
+    open: "void *",
+    read_at: "void *",
+    close: "void *",
+  },
   pumice_model_info: {
     struct_size: "size_t",
     name: koffi.array("char", 256),
@@ -142,6 +180,13 @@ export const STRUCTS = {
     n_layers: "uint32_t",
     trained_context_tokens: "uint32_t",
     has_chat_template: "pumice_bool",
+  },
+  pumice_load_progress: {
+    struct_size: "size_t",
+    phase: "pumice_load_phase",
+    unused: "uint32_t",
+    done_bytes: "uint64_t",
+    total_bytes: "uint64_t",
   },
   pumice_memory_estimate: {
     struct_size: "size_t",
@@ -183,6 +228,14 @@ export const STRUCTS = {
     no_prefix_cache: "pumice_bool",
     prewarm_later: "pumice_bool",
     allocator: "pumice_allocator *",
+    aging_us: "uint64_t",
+    reserved_interactive_tokens: "uint32_t",
+    reserved_normal_tokens: "uint32_t",
+    reserved_batch_tokens: "uint32_t",
+    mtp: "pumice_bool",
+    draft_model: "pumice_string",
+    prefix_store: "pumice_string",
+    prefix_store_bytes: "uint64_t",
   },
   pumice_model_options: {
     struct_size: "size_t",
@@ -190,6 +243,26 @@ export const STRUCTS = {
     engine: "pumice_engine_options *",
     chat_template: "pumice_string",
     answer_format: "pumice_string",
+    files: "pumice_files *",
+    memory: "void *",
+    memory_bytes: "uint64_t",
+    embeds: "pumice_bool",
+    unused: "uint32_t",
+    pooling: "pumice_string",
+  },
+  pumice_embedder_options: {
+    struct_size: "size_t",
+    text_tokens: "uint32_t",
+    step_tokens: "uint32_t",
+    kv_type: "pumice_string",
+    arithmetic: "pumice_string",
+    invariant: "pumice_bool",
+    not_normalized: "pumice_bool",
+  },
+  pumice_embedder_info: {
+    struct_size: "size_t",
+    width: "uint32_t",
+    text_tokens: "uint32_t",
   },
   pumice_logit_bias: {
     token: "uint32_t",
@@ -253,6 +326,7 @@ export const STRUCTS = {
     tools_json: "pumice_string",
     tool_choice: "pumice_string",
     template_variables_json: "pumice_string",
+    alone: "pumice_session_options *",
   },
   pumice_answer_part: {
     kind: "pumice_part_kind",
@@ -319,6 +393,17 @@ export const STRUCTS = {
     is_lost: "pumice_bool",
     drafted_tokens: "uint64_t",
     accepted_tokens: "uint64_t",
+    running_requests: "uint32_t",
+    waiting_requests: "uint32_t",
+  },
+  pumice_latency: {
+    struct_size: "size_t",
+    count: "uint64_t",
+    sum_us: "uint64_t",
+    p50_us: "uint64_t",
+    p90_us: "uint64_t",
+    p99_us: "uint64_t",
+    max_us: "uint64_t",
   },
 };
 for (const [name, members] of Object.entries(STRUCTS)) koffi.struct(name, members);
@@ -332,7 +417,13 @@ export const FUNCTIONS = [
   "pumice_status pumice_device_get_info(pumice_device * device, _Inout_ pumice_device_info * info)",
   "void pumice_device_close(pumice_device * device)",
   "pumice_status pumice_next_log(pumice_device * device, _Inout_ pumice_log * log)",
+  "pumice_status pumice_self_test(pumice_device * device, _Inout_ pumice_self_test_options * options, _Inout_ pumice_self_test_result * result)",
   "pumice_status pumice_model_load(pumice_device * device, _Inout_ pumice_model_options * options, _Out_ pumice_model ** model)",
+  "pumice_status pumice_model_load_begin(pumice_device * device, _Inout_ pumice_model_options * options, _Out_ pumice_loading ** loading)",
+  "pumice_status pumice_loading_wait(pumice_loading * loading, uint64_t microseconds, _Inout_ pumice_load_progress * progress)",
+  "pumice_status pumice_loading_cancel(pumice_loading * loading)",
+  "pumice_status pumice_loading_take(pumice_loading * loading, _Out_ pumice_model ** model)",
+  "void pumice_loading_close(pumice_loading * loading)",
   "pumice_status pumice_model_get_info(pumice_model * model, _Inout_ pumice_model_info * info)",
   "void pumice_model_close(pumice_model * model)",
   "pumice_status pumice_model_estimate(pumice_device * device, _Inout_ pumice_model_options * options, _Inout_ pumice_memory_estimate * estimate)",
@@ -345,9 +436,15 @@ export const FUNCTIONS = [
   "pumice_status pumice_prewarm(pumice_engine * engine, uint64_t microseconds, _Out_ uint32_t * done, _Out_ uint32_t * total)",
   "pumice_status pumice_set_mode(pumice_engine * engine, pumice_mode mode)",
   "pumice_status pumice_set_memory_budget(pumice_engine * engine, uint64_t bytes)",
+  "pumice_status pumice_embedder_create(pumice_model * model, _Inout_ pumice_embedder_options * options, _Out_ pumice_embedder ** embedder)",
+  "pumice_status pumice_embedder_get_info(pumice_embedder * embedder, _Inout_ pumice_embedder_info * info)",
+  "pumice_status pumice_embed(pumice_embedder * embedder, _Inout_ pumice_string * texts, size_t n_texts, void * vectors, size_t capacity, _Out_ size_t * n_floats)",
+  "void pumice_embedder_close(pumice_embedder * embedder)",
   "pumice_status pumice_session_open(pumice_engine * engine, _Inout_ pumice_session_options * options, _Out_ pumice_session * session)",
   "pumice_status pumice_session_close(pumice_engine * engine, pumice_session session)",
   "pumice_status pumice_session_tokens(pumice_engine * engine, pumice_session session, void * tokens, size_t capacity, _Out_ size_t * n_tokens)",
+  "pumice_status pumice_session_turns(pumice_engine * engine, pumice_session session, _Out_ uint32_t * n_turns)",
+  "pumice_status pumice_session_rollback(pumice_engine * engine, pumice_session session, uint32_t n_turns, pumice_bool keep_question)",
   "pumice_status pumice_session_save(pumice_engine * engine, pumice_session session, _Out_ void ** bytes, _Out_ size_t * n_bytes)",
   "pumice_status pumice_session_restore(pumice_engine * engine, void * bytes, size_t n_bytes, _Inout_ pumice_restore_options * options, _Out_ pumice_session * session)",
   "pumice_status pumice_submit(pumice_engine * engine, pumice_session session, _Inout_ pumice_request_options * options, _Out_ pumice_request * request)",
@@ -356,4 +453,5 @@ export const FUNCTIONS = [
   "pumice_status pumice_wait(pumice_engine * engine, uint64_t microseconds)",
   "pumice_status pumice_next_event(pumice_engine * engine, _Inout_ pumice_event * event)",
   "pumice_status pumice_get_stats(pumice_engine * engine, _Inout_ pumice_stats * stats)",
+  "pumice_status pumice_get_latency(pumice_engine * engine, pumice_latency_kind kind, _Inout_ pumice_latency * latency)",
 ];

@@ -1,4 +1,5 @@
 // The C ABI: devices and what they say.
+#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <utility>
@@ -54,6 +55,36 @@ Result<std::unique_ptr<pumice_device>> open(const pumice_device_options* given) 
   PUMICE_TRY(std::shared_ptr<host::DeviceOwner> owner,
              host::DeviceOwner::open(std::move(options.open)));
   return make_device(std::move(owner), std::move(options.log));
+}
+
+pumice_self_test_result result_of(const SelfTestResult& result) {
+  pumice_self_test_result out{sizeof out};
+  out.n_cases = static_cast<uint32_t>(result.n_cases);
+  out.n_errors = static_cast<uint32_t>(result.errors.size());
+  uint32_t* const counts[] = {&out.n_not_run, &out.n_passed, &out.n_failed, &out.n_not_supported};
+  for (const auto& [name, verdict] : result.verdict.modules) {
+    ++*counts[static_cast<size_t>(verdict.state)];
+  }
+  return out;
+}
+
+ApiStatus self_test(const pumice_device& device, const pumice_self_test_options* given,
+                    pumice_self_test_result* out) {
+  PUMICE_TRY(const pumice_self_test_options options, read_optional_struct(given, "options"));
+  PUMICE_TRY(const std::string_view operations, read_text(options.operations, "operations"));
+  const auto start = std::chrono::steady_clock::now();
+  SelfTestOptions watch;
+  if (options.timeout_us != 0) {
+    watch.interrupted = [limit = duration_of(options.timeout_us), start] {
+      return std::chrono::steady_clock::now() - start > limit;
+    };
+  }
+  SelfTestResult result;
+  const Status status = device.owner->test(operations, watch, result);
+  write_struct(result_of(result), out);
+  if (status.ok() || status.error().code != ErrorCode::kCancelled) return status;
+  return {PUMICE_CANCELLED,
+          fmt::format("the self-test ended at its time limit, after {} cases", result.n_cases)};
 }
 
 pumice_log_level level_of(LogLevel level) {
@@ -122,6 +153,16 @@ pumice_status pumice_device_get_info(const pumice_device* device, pumice_device_
     PUMICE_TRY_STATUS(check_handle(device, "device"));
     write_struct(info_of(device->owner->snapshot()), info);
     return {};
+  });
+}
+
+pumice_status pumice_self_test(pumice_device* device, const pumice_self_test_options* options,
+                               pumice_self_test_result* result) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_struct(result, "result"));
+    write_struct(pumice_self_test_result{}, result);
+    PUMICE_TRY_STATUS(check_handle(device, "device"));
+    return self_test(*device, options, result);
   });
 }
 

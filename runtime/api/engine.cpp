@@ -11,29 +11,56 @@
 #include "api/handles.hpp"
 #include "api/options.hpp"
 #include "api/structs.hpp"
+#include "format/gguf.hpp"
+#include "host/draft_model.hpp"
+#include "host/load_model.hpp"
 
 namespace pumice::api {
 namespace {
 
+/// What guesses for an engine is loaded before it is made.
+Result<host::HostOptions> guessing_of(const host::ModelOwner& owner,
+                                      const host::OpenedModel& opened, const EngineInput& input) {
+  host::HostOptions options;
+  const uint32_t context = std::min(input.engine.context_tokens, host::DraftModel::kMostContext);
+  if (!input.draft_model.empty()) {
+    PUMICE_TRY(options.draft_model,
+               host::DraftModel::load(opened, owner.texts().tokenizer->vocabulary(),
+                                      input.draft_model, context, owner.request().open_file));
+  }
+  if (!input.predicts) return options;
+  if (!opened.model->program.gives_hidden) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "mtp: the model was loaded without its block that predicts: set mtp in "
+                      "pumice_model_options.engine too");
+  }
+  PUMICE_TRY(const GgufFile file, GgufFile::open(owner.request().path, owner.request().open_file));
+  PUMICE_TRY(options.prediction, host::load_prediction(opened, file, context));
+  return options;
+}
+
 Result<std::unique_ptr<pumice_engine>> create(const pumice_model& model,
                                               const pumice_engine_options* given) {
-  PUMICE_TRY(const EngineOptions engine_options,
-             read_engine_options(given, "options", model.info.trained_context_tokens));
+  PUMICE_TRY(EngineInput input, read_engine_options(given, "options"));
+  EngineOptions& engine_options = input.engine;
+  if (engine_options.context_tokens == 0) {
+    engine_options.context_tokens = host::default_context_tokens(model.info.trained_context_tokens);
+  }
   PUMICE_TRY(const host::OpenedModel opened, model.owner->current());
+  if (opened.model->program.pooling) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the model was loaded to embed: leave pumice_model_options.embeds 0");
+  }
+  PUMICE_TRY(const host::HostOptions guessing, guessing_of(*model.owner, opened, input));
   PUMICE_TRY(std::unique_ptr<Engine> engine, opened.make_engine(engine_options));
   auto handle = std::make_unique<pumice_engine>();
-  handle->host = std::make_unique<host::Host>(model.owner, std::move(engine));
+  handle->host = std::make_unique<host::Host>(model.owner, std::move(engine), guessing);
   return handle;
 }
 
 double seconds_of(uint64_t microseconds) {
   return microseconds == PUMICE_NO_LIMIT ? Submitter::kNoBudget
                                          : static_cast<double>(microseconds) * 1e-6;
-}
-
-std::chrono::microseconds duration_of(uint64_t microseconds) {
-  constexpr auto kMost = static_cast<uint64_t>(std::chrono::microseconds::max().count());
-  return std::chrono::microseconds(std::min(microseconds, kMost));
 }
 
 // ---- what a host's numbers and events are here
@@ -145,7 +172,20 @@ pumice_stats stats_of(const host::Stats& stats) {
           .n_lost_devices = stats.n_lost_devices,
           .is_lost = stats.is_lost,
           .drafted_tokens = stats.drafted_tokens,
-          .accepted_tokens = stats.accepted_tokens};
+          .accepted_tokens = stats.accepted_tokens,
+          .running_requests = stats.running_requests,
+          .waiting_requests = stats.waiting_requests};
+}
+
+pumice_latency latency_of(const Histogram& seconds) {
+  const auto microseconds = [](double value) { return static_cast<uint64_t>(value * 1e6); };
+  return {.struct_size = sizeof(pumice_latency),
+          .count = seconds.count(),
+          .sum_us = microseconds(seconds.sum()),
+          .p50_us = microseconds(seconds.percentile(0.5)),
+          .p90_us = microseconds(seconds.percentile(0.9)),
+          .p99_us = microseconds(seconds.percentile(0.99)),
+          .max_us = microseconds(seconds.max())};
 }
 
 }  // namespace
@@ -236,6 +276,26 @@ pumice_status pumice_session_tokens(pumice_engine* engine, pumice_session sessio
   });
 }
 
+pumice_status pumice_session_turns(pumice_engine* engine, pumice_session session,
+                                   uint32_t* n_turns) {
+  return guarded([&]() -> ApiStatus {
+    if (n_turns == nullptr) return invalid("n_turns is NULL");
+    *n_turns = 0;
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    PUMICE_TRY(*n_turns, engine->host->n_turns(id_of(session)));
+    return {};
+  });
+}
+
+pumice_status pumice_session_rollback(pumice_engine* engine, pumice_session session,
+                                      uint32_t n_turns, pumice_bool keep_question) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    PUMICE_TRY(const bool keep, read_bool(keep_question, "keep_question"));
+    return engine->host->roll_back(id_of(session), n_turns, keep);
+  });
+}
+
 pumice_status pumice_session_save(pumice_engine* engine, pumice_session session, const void** bytes,
                                   size_t* n_bytes) {
   return guarded([&]() -> ApiStatus {
@@ -272,7 +332,7 @@ pumice_status pumice_submit(pumice_engine* engine, pumice_session session,
     if (request == nullptr) return invalid("request is NULL");
     *request = 0;
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    PUMICE_TRY(host::RequestInput input, read_request_options(options));
+    PUMICE_TRY(host::RequestInput input, read_request_options(options, session != 0));
     PUMICE_TRY(const host::Submitted submitted,
                engine->host->submit(id_of(session), std::move(input)));
     *request = number_of(submitted.id);
@@ -332,6 +392,18 @@ pumice_status pumice_get_stats(pumice_engine* engine, pumice_stats* stats) {
     write_struct(pumice_stats{}, stats);
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
     write_struct(stats_of(engine->host->stats()), stats);
+    return {};
+  });
+}
+
+pumice_status pumice_get_latency(pumice_engine* engine, pumice_latency_kind kind,
+                                 pumice_latency* latency) {
+  return guarded([&]() -> ApiStatus {
+    PUMICE_TRY_STATUS(check_struct(latency, "latency"));
+    write_struct(pumice_latency{}, latency);
+    PUMICE_TRY_STATUS(check_handle(engine, "engine"));
+    PUMICE_TRY(const host::LatencyKind which, read_latency_kind(kind));
+    write_struct(latency_of(engine->host->latency(which)), latency);
     return {};
   });
 }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string_view>
 
 #include "answers/answer_constraint.hpp"
@@ -10,7 +11,9 @@
 #include "constraints/matcher.hpp"
 #include "host/device_owner.hpp"
 #include "host/host.hpp"
+#include "host/lasting_embedder.hpp"
 #include "host/log_queue.hpp"
+#include "host/model_loading.hpp"
 #include "host/model_owner.hpp"
 #include "pumice/pumice.h"
 #include "vk/device.hpp"
@@ -23,6 +26,8 @@ enum class HandleKind : uint64_t {
   kModel = 0x6C65646F6D2D70,
   kEngine = 0x656E69676E652D70,
   kConstraint = 0x736E6F632D70,
+  kLoading = 0x64616F6C2D70,
+  kEmbedder = 0x6465626D652D70,
 };
 
 }  // namespace pumice::api
@@ -53,6 +58,18 @@ struct pumice_constraint {
   pumice::AnswerWish wish;  // of which it was compiled
 };
 
+struct pumice_embedder {
+  const pumice::api::HandleKind kind = pumice::api::HandleKind::kEmbedder;
+  std::mutex mutex = {};  // held by the thread that embeds
+  std::unique_ptr<pumice::host::LastingEmbedder> embedder;
+  bool normalizes = true;
+};
+
+struct pumice_loading {
+  const pumice::api::HandleKind kind = pumice::api::HandleKind::kLoading;
+  std::unique_ptr<pumice::host::ModelLoading> loading;
+};
+
 namespace pumice::api {
 
 template <typename Handle>
@@ -63,6 +80,10 @@ template <>
 inline constexpr HandleKind kKindOf<pumice_engine> = HandleKind::kEngine;
 template <>
 inline constexpr HandleKind kKindOf<pumice_constraint> = HandleKind::kConstraint;
+template <>
+inline constexpr HandleKind kKindOf<pumice_embedder> = HandleKind::kEmbedder;
+template <>
+inline constexpr HandleKind kKindOf<pumice_loading> = HandleKind::kLoading;
 
 /// Errors (kInvalidArgument): NULL, or a handle of another kind.
 template <typename Handle>
@@ -85,5 +106,8 @@ Result<DeviceOptions> read_device_options(const pumice_device_options* given);
 /// A handle of an open device.
 std::unique_ptr<pumice_device> make_device(std::shared_ptr<host::DeviceOwner> owner,
                                            std::shared_ptr<host::LogQueue> log);
+
+/// A handle of a model that was loaded. Errors: ModelOwner::current's.
+Result<std::unique_ptr<pumice_model>> make_model(std::shared_ptr<host::ModelOwner> owner);
 
 }  // namespace pumice::api

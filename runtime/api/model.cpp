@@ -1,17 +1,18 @@
 // The C ABI: models and their texts.
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "api/files.hpp"
 #include "api/handles.hpp"
 #include "api/options.hpp"
 #include "api/structs.hpp"
 #include "engine/memory_plan.hpp"
 #include "format/gguf.hpp"
+#include "host/load_model.hpp"
 #include "models/model_plan.hpp"
 #include "text/detokenizer.hpp"
 
@@ -33,44 +34,25 @@ pumice_model_info info_of(const Model& loaded, const host::ModelTexts& texts) {
 
 Result<std::unique_ptr<pumice_model>> load(const pumice_device& device,
                                            const pumice_model_options* given) {
-  PUMICE_TRY(const pumice_model_options options, read_struct(given, "options"));
-  PUMICE_TRY(const std::filesystem::path path, read_path(options.path, "path"));
-  if (path.empty()) return make_error(ErrorCode::kInvalidArgument, "path is empty");
-  host::ModelRequest request{.engine_may_differ = options.engine == nullptr};
-  PUMICE_TRY(request.path, absolute_path(path));
-  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
-  PUMICE_TRY(const std::string_view given_template,
-             read_text(options.chat_template, "chat_template"));
-  std::optional<std::string> chat_template;
-  if (!given_template.empty()) chat_template = given_template;
-  PUMICE_TRY(const std::string_view answers, read_text(options.answer_format, "answer_format"));
-  PUMICE_TRY(host::ModelTexts texts,
-             host::ModelTexts::read(file, chat_template, std::string(answers)));
-  PUMICE_TRY(std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
-  PUMICE_TRY(request.engine,
-             read_engine_options(options.engine, "engine", plan->program().context_length));
-  auto model = std::make_unique<pumice_model>();
-  PUMICE_TRY(model->owner, host::ModelOwner::load(device.owner, std::move(request), file,
-                                                  std::move(texts), {}, std::move(plan)));
-  const host::ModelTexts& loaded_texts = model->owner->texts();
-  if (!loaded_texts.format->ok()) {
-    device.owner->options().logger.warning("the model's chat template is not used: {}",
-                                           loaded_texts.format->error().message);
-  }
-  PUMICE_TRY(const host::OpenedModel opened, model->owner->current());
-  model->info = info_of(*opened.model, loaded_texts);
-  return model;
+  PUMICE_TRY(host::LoadOptions options, read_model_options(given));
+  PUMICE_TRY(std::shared_ptr<host::ModelOwner> owner,
+             host::load_model(device.owner, std::move(options)));
+  return make_model(std::move(owner));
 }
 
 Result<pumice_memory_estimate> estimate_of(const pumice_device& device,
                                            const pumice_model_options* given) {
-  PUMICE_TRY(const pumice_model_options options, read_struct(given, "options"));
-  PUMICE_TRY(const std::filesystem::path path, read_path(options.path, "path"));
-  if (path.empty()) return make_error(ErrorCode::kInvalidArgument, "path is empty");
-  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
-  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(file));
+  PUMICE_TRY(const host::LoadOptions options, read_model_options(given));
+  if (options.embeds) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "an estimate is of a model and its engine: leave `embeds` 0");
+  }
+  PUMICE_TRY(const GgufFile file, GgufFile::open(options.request.path, options.request.open_file));
+  PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan,
+             ModelPlan::of_source(file, options.predicts));
   const uint32_t trained = plan->program().context_length;
-  PUMICE_TRY(const EngineOptions engine, read_engine_options(options.engine, "engine", trained));
+  EngineOptions engine = options.request.engine;
+  if (engine.context_tokens == 0) engine.context_tokens = host::default_context_tokens(trained);
   std::optional<DeviceMemory> memory;
   PUMICE_TRY_STATUS(
       device.owner->with_device([&](vk::Device& opened) { memory = device_memory(opened); }));
@@ -116,6 +98,14 @@ ApiStatus detokenize_to(const pumice_model* model, const uint32_t* tokens, size_
 }
 
 }  // namespace
+
+Result<std::unique_ptr<pumice_model>> make_model(std::shared_ptr<host::ModelOwner> owner) {
+  PUMICE_TRY(const host::OpenedModel opened, owner->current());
+  auto model = std::make_unique<pumice_model>();
+  model->info = info_of(*opened.model, owner->texts());
+  model->owner = std::move(owner);
+  return model;
+}
 
 }  // namespace pumice::api
 

@@ -20,9 +20,6 @@
 namespace pumice::api {
 namespace {
 
-/// A context that nobody named: models are made for up to a million tokens, hosts rarely are.
-constexpr uint32_t kDefaultContextTokens = 4096;
-
 /// What a number of the enumeration pumice_`name` stands for: `values` is in its order.
 template <typename T>
 Result<T> enumerator_of(int32_t number, std::string_view name, std::initializer_list<T> values) {
@@ -39,12 +36,26 @@ Result<uint32_t> kv_blocks_of_tokens(uint64_t tokens) {
                     tokens);
 }
 
-Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
-                                        uint32_t trained_context_tokens) {
+Result<KvTypes> read_kv_type(pumice_string given, KvTypes fallback) {
+  PUMICE_TRY(const std::string_view kv_type, read_string(given, "kv_type"));
+  if (kv_type.empty()) return fallback;
+  if (const std::optional<KvTypes> types = KvTypes::parse(kv_type)) return *types;
+  return make_error(ErrorCode::kInvalidArgument, "unknown kv_type \"{}\": expected {}",
+                    printable(kv_type), fmt::join(kKvTypeNames, ", "));
+}
+
+Result<ops::Math> read_arithmetic(pumice_string given) {
+  PUMICE_TRY(const std::string_view arithmetic, read_string(given, "arithmetic"));
+  if (arithmetic.empty()) return ops::Math::kAuto;
+  if (const std::optional<ops::Math> math = ops::parse_math(arithmetic)) return *math;
+  return make_error(ErrorCode::kInvalidArgument,
+                    "unknown arithmetic \"{}\": expected auto, f32, f16 or i8",
+                    printable(arithmetic));
+}
+
+Result<EngineOptions> engine_options_of(const pumice_engine_options& options) {
   EngineOptions engine;
-  engine.context_tokens = options.context_tokens != 0
-                              ? options.context_tokens
-                              : std::min(trained_context_tokens, kDefaultContextTokens);
+  engine.context_tokens = options.context_tokens;
   engine.n_sequences = std::max(options.n_sequences, 1u);
   PUMICE_TRY(engine.kv_blocks, kv_blocks_of_tokens(options.kv_tokens));
   if (options.token_budget != 0) engine.token_budget = options.token_budget;
@@ -53,25 +64,8 @@ Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
   PUMICE_TRY(engine.overflow, enumerator_of(options.overflow, "overflow",
                                             {OverflowPolicy::kStop, OverflowPolicy::kShift,
                                              OverflowPolicy::kTruncateOldest}));
-  PUMICE_TRY(const std::string_view kv_type, read_string(options.kv_type, "kv_type"));
-  if (!kv_type.empty()) {
-    const std::optional<KvTypes> types = KvTypes::parse(kv_type);
-    if (!types) {
-      return make_error(ErrorCode::kInvalidArgument, "unknown kv_type \"{}\": expected {}",
-                        printable(kv_type), fmt::join(kKvTypeNames, ", "));
-    }
-    engine.kv_type = *types;
-  }
-  PUMICE_TRY(const std::string_view arithmetic, read_string(options.arithmetic, "arithmetic"));
-  if (!arithmetic.empty()) {
-    const std::optional<ops::Math> math = ops::parse_math(arithmetic);
-    if (!math) {
-      return make_error(ErrorCode::kInvalidArgument,
-                        "unknown arithmetic \"{}\": expected auto, f32, f16 or i8",
-                        printable(arithmetic));
-    }
-    engine.math = *math;
-  }
+  PUMICE_TRY(engine.kv_type, read_kv_type(options.kv_type, engine.kv_type));
+  PUMICE_TRY(engine.math, read_arithmetic(options.arithmetic));
   engine.cache_host_bytes = options.cache_host_bytes;
   if (options.allocator != nullptr) {
     PUMICE_TRY(const pumice_allocator allocator, read_struct(options.allocator, "allocator"));
@@ -86,6 +80,42 @@ Result<EngineOptions> engine_options_of(const pumice_engine_options& options,
   PUMICE_TRY(const bool prewarm_later, read_bool(options.prewarm_later, "prewarm_later"));
   engine.prewarm = !prewarm_later;
   return engine;
+}
+
+/// Who is served before whom, and what is kept beside the device.
+Status read_service(const pumice_engine_options& options, EngineOptions& engine) {
+  if (options.aging_us == PUMICE_NO_LIMIT) engine.aging_s = 0;
+  if (options.aging_us != 0 && options.aging_us != PUMICE_NO_LIMIT) {
+    engine.aging_s = static_cast<double>(options.aging_us) * 1e-6;
+  }
+  engine.reserved_decode_tokens[static_cast<size_t>(ServiceClass::kInteractive)] =
+      options.reserved_interactive_tokens;
+  engine.reserved_decode_tokens[static_cast<size_t>(ServiceClass::kNormal)] =
+      options.reserved_normal_tokens;
+  engine.reserved_decode_tokens[static_cast<size_t>(ServiceClass::kBatch)] =
+      options.reserved_batch_tokens;
+  const uint64_t reserved = uint64_t{options.reserved_interactive_tokens} +
+                            options.reserved_normal_tokens + options.reserved_batch_tokens;
+  if (reserved > engine.token_budget) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the classes have {} tokens of a step reserved, of {} (token_budget)",
+                      reserved, engine.token_budget);
+  }
+  PUMICE_TRY(const std::filesystem::path store, read_path(options.prefix_store, "prefix_store"));
+  if (store.empty()) {
+    if (options.prefix_store_bytes == 0) return {};
+    return make_error(ErrorCode::kInvalidArgument,
+                      "prefix_store_bytes is set, but prefix_store is empty");
+  }
+  if (options.cache_host_bytes == 0 || !engine.prefix_cache) {
+    return make_error(ErrorCode::kInvalidArgument, "prefix_store needs {}",
+                      engine.prefix_cache
+                          ? "cache_host_bytes: what comes from it goes through host memory"
+                          : "the prefix cache: leave no_prefix_cache unset");
+  }
+  PUMICE_TRY(engine.prefix_store, absolute_path(store));
+  if (options.prefix_store_bytes != 0) engine.prefix_store_bytes = options.prefix_store_bytes;
+  return {};
 }
 
 Result<SamplerOptions> sampler_of(const pumice_sampling* given) {
@@ -109,10 +139,28 @@ Result<SamplerOptions> sampler_of(const pumice_sampling* given) {
 
 }  // namespace
 
-Result<EngineOptions> read_engine_options(const pumice_engine_options* given, std::string_view name,
-                                          uint32_t trained_context_tokens) {
+Result<EngineInput> read_engine_options(const pumice_engine_options* given, std::string_view name) {
   PUMICE_TRY(const pumice_engine_options options, read_optional_struct(given, name));
-  return engine_options_of(options, trained_context_tokens);
+  EngineInput input;
+  PUMICE_TRY(input.engine, engine_options_of(options));
+  PUMICE_TRY_STATUS(read_service(options, input.engine));
+  PUMICE_TRY(input.predicts, read_bool(options.mtp, "mtp"));
+  PUMICE_TRY(input.draft_model, read_path(options.draft_model, "draft_model"));
+  return input;
+}
+
+Result<EmbedderInput> read_embedder_options(const pumice_embedder_options* given) {
+  PUMICE_TRY(const pumice_embedder_options options, read_optional_struct(given, "options"));
+  EmbedderInput input;
+  EmbedderOptions& embedder = input.embedder;
+  embedder.text_tokens = options.text_tokens;
+  if (options.step_tokens != 0) embedder.step_tokens = options.step_tokens;
+  PUMICE_TRY(embedder.kv_type, read_kv_type(options.kv_type, embedder.kv_type));
+  PUMICE_TRY(embedder.math, read_arithmetic(options.arithmetic));
+  PUMICE_TRY(embedder.invariant, read_bool(options.invariant, "invariant"));
+  PUMICE_TRY(const bool as_it_is, read_bool(options.not_normalized, "not_normalized"));
+  input.normalizes = !as_it_is;
+  return input;
 }
 
 Result<ConstraintText> read_constraint_options(const pumice_constraint_options* given) {
@@ -128,6 +176,11 @@ Result<ConstraintText> read_constraint_options(const pumice_constraint_options* 
 Result<EngineMode> read_mode(pumice_mode mode) {
   using enum EngineMode;
   return enumerator_of(mode, "mode", {kFast, kBesideGraphics, kBackground});
+}
+
+Result<host::LatencyKind> read_latency_kind(pumice_latency_kind kind) {
+  using enum host::LatencyKind;
+  return enumerator_of(kind, "latency_kind", {kQueue, kFirstToken, kTokenInterval, kTotal});
 }
 
 Result<host::ConversationDefaults> read_session_options(const pumice_session_options* given) {
@@ -229,7 +282,8 @@ Status read_parts_options(const pumice_request_options& options, host::RequestIn
 
 }  // namespace
 
-Result<host::RequestInput> read_request_options(const pumice_request_options* given) {
+Result<host::RequestInput> read_request_options(const pumice_request_options* given,
+                                                bool has_session) {
   PUMICE_TRY(const pumice_request_options options, read_struct(given, "options"));
   host::RequestInput input;
   PUMICE_TRY(input.text, read_text(options.text, "text"));
@@ -271,8 +325,16 @@ Result<host::RequestInput> read_request_options(const pumice_request_options* gi
                       "give the prompt as text, tokens or messages, only one of them");
   }
   using enum host::Speculation::Guesses;
-  PUMICE_TRY(input.speculation.guesses,
-             enumerator_of(options.speculation, "speculation", {kNone, kLookup, kAuto}));
+  PUMICE_TRY(input.speculation.guesses, enumerator_of(options.speculation, "speculation",
+                                                      {kNone, kLookup, kAuto, kModel, kBlock}));
+  if (options.alone != nullptr && has_session) {
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        "alone is of a request without a session: this one has its session's options");
+  }
+  if (options.alone != nullptr) {
+    PUMICE_TRY(input.alone, read_session_options(options.alone));
+  }
   if (options.max_draft_tokens != 0) input.speculation.most_tokens = options.max_draft_tokens;
   return input;
 }

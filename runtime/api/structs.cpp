@@ -44,6 +44,11 @@ Result<std::filesystem::path> absolute_path(const std::filesystem::path& path) {
                     printable(to_utf8(path)), error.message());
 }
 
+std::chrono::microseconds duration_of(uint64_t microseconds) {
+  constexpr auto kMost = static_cast<uint64_t>(std::chrono::microseconds::max().count());
+  return std::chrono::microseconds(std::min(microseconds, kMost));
+}
+
 Result<bool> read_bool(pumice_bool value, std::string_view name) {
   if (value <= 1) return value == 1;
   return make_error(ErrorCode::kInvalidArgument, "{} is {}, expected 0 or 1", name, value);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
@@ -79,6 +80,9 @@ Result<std::filesystem::path> read_path(pumice_string string, std::string_view n
 /// Of what is opened again when a device was lost: the program may be in another folder by then.
 /// Empty if `path` is. Errors (kBadFile): the program's folder is gone.
 Result<std::filesystem::path> absolute_path(const std::filesystem::path& path);
+
+/// Of a time limit; what no duration holds is the longest.
+std::chrono::microseconds duration_of(uint64_t microseconds);
 
 /// 0 or 1. Errors: kInvalidArgument.
 Result<bool> read_bool(pumice_bool value, std::string_view name);

@@ -310,8 +310,8 @@ class GgufFile::Parser {
   uint64_t n_metadata_ = 0;
 };
 
-Result<GgufFile> GgufFile::open_one(const std::filesystem::path& path) {
-  PUMICE_TRY(InputFile input, InputFile::open(path));
+Result<GgufFile> GgufFile::open_one(const std::filesystem::path& path, const OpenFile& open_file) {
+  PUMICE_TRY(InputFile input, open_file(path));
   // Where the header ends is known when it has been parsed: as long as it goes on behind what has
   // been read, more is.
   std::vector<std::byte> header;
@@ -331,13 +331,13 @@ Result<GgufFile> GgufFile::open_one(const std::filesystem::path& path) {
   }
 }
 
-Result<GgufFile> GgufFile::open(const std::filesystem::path& path) {
-  PUMICE_TRY(GgufFile file, open_one(path));
-  PUMICE_TRY_STATUS(file.open_others(path));
+Result<GgufFile> GgufFile::open(const std::filesystem::path& path, const OpenFile& open_file) {
+  PUMICE_TRY(GgufFile file, open_one(path, open_file));
+  PUMICE_TRY_STATUS(file.open_others(path, open_file));
   return file;
 }
 
-Status GgufFile::open_others(const std::filesystem::path& path) {
+Status GgufFile::open_others(const std::filesystem::path& path, const OpenFile& open_file) {
   const Result<GgufPart> own = part_of(*this);
   if (!own.ok()) return bad(path, own.error().message);
   if (own->count == 1) return {};
@@ -349,17 +349,18 @@ Status GgufFile::open_others(const std::filesystem::path& path) {
   std::vector<std::filesystem::path> paths{path};
   for (uint32_t number = 2; number <= own->count; ++number) {
     PUMICE_TRY(paths.emplace_back(), path_of_part(path, *own, number));
-    const Status added = add_part(paths.back(), {.number = number, .count = own->count});
+    const Status added = add_part(paths.back(), {.number = number, .count = own->count}, open_file);
     if (!added.ok()) {
-      return make_error(ErrorCode::kBadFile, "{} (part {} of {})", added.error().message, number,
+      return make_error(added.error().code, "{} (part {} of {})", added.error().message, number,
                         to_utf8(path));
     }
   }
   return check_parts(paths);
 }
 
-Status GgufFile::add_part(const std::filesystem::path& path, const GgufPart& expected) {
-  PUMICE_TRY(GgufFile file, open_one(path));
+Status GgufFile::add_part(const std::filesystem::path& path, const GgufPart& expected,
+                          const OpenFile& open_file) {
+  PUMICE_TRY(GgufFile file, open_one(path, open_file));
   const Result<GgufPart> part = part_of(file);
   if (!part.ok()) return bad(path, part.error().message);
   if (*part != expected) {

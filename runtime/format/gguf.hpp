@@ -53,8 +53,9 @@ class GgufFile {
 
   /// Errors (kBadFile) are one line that names the path and the field. The first part of a model
   /// in several files opens all of them (gguf_parts.hpp), with the tensors of all and its own
-  /// metadata; another part is an error that says which to open.
-  static Result<GgufFile> open(const std::filesystem::path& path);
+  /// metadata; another part is an error that says which to open. `open_file`: how each is opened.
+  static Result<GgufFile> open(const std::filesystem::path& path,
+                               const OpenFile& open_file = InputFile::open);
   /// The same for one file that is in memory already; `bytes` must outlive the GgufFile. `name`
   /// stands for the path in errors. A part of several has its own tensors only.
   static Result<GgufFile> from_memory(std::span<const std::byte> bytes, std::string_view name);
@@ -109,9 +110,10 @@ class GgufFile {
  private:
   class Parser;
   GgufFile() = default;
-  static Result<GgufFile> open_one(const std::filesystem::path& path);
-  Status open_others(const std::filesystem::path& path);
-  Status add_part(const std::filesystem::path& path, const GgufPart& expected);
+  static Result<GgufFile> open_one(const std::filesystem::path& path, const OpenFile& open_file);
+  Status open_others(const std::filesystem::path& path, const OpenFile& open_file);
+  Status add_part(const std::filesystem::path& path, const GgufPart& expected,
+                  const OpenFile& open_file);
   Status check_parts(std::span<const std::filesystem::path> paths);
   Status read_own(const GgufTensor& tensor, uint64_t first_byte, std::span<std::byte> out) const;
   static Error missing(std::string_view key);

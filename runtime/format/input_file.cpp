@@ -1,6 +1,7 @@
 #include "format/input_file.hpp"
 
 #include <system_error>
+#include <utility>
 
 #include "base/path.hpp"
 
@@ -20,7 +21,17 @@ Result<InputFile> InputFile::open(const std::filesystem::path& path) {
   return input;
 }
 
+Result<InputFile> InputFile::of(std::string name, uint64_t size_bytes, Read read) {
+  InputFile input;
+  input.name_ = std::move(name);
+  if (size_bytes == 0) return input.failed("the file is empty");
+  input.read_ = std::move(read);
+  input.size_bytes_ = size_bytes;
+  return input;
+}
+
 Status InputFile::read(uint64_t offset, std::span<std::byte> out) const {
+  if (read_) return read_(offset, out);
   std::error_code error;
   const size_t n = file_.read_at(offset, out, error);
   if (error) return failed(error.message());

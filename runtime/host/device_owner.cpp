@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "format/gguf.hpp"
+#include "host/self_test.hpp"
 
 namespace pumice::host {
 
@@ -44,7 +45,7 @@ Result<OpenedModel> DeviceOwner::opened() {
 }
 
 Result<OpenedModel> DeviceOwner::load(const ModelRequest& request) {
-  PUMICE_TRY(const GgufFile file, GgufFile::open(request.path));
+  PUMICE_TRY(const GgufFile file, GgufFile::open(request.path, request.open_file));
   return load(request, file, {}, request.plan);
 }
 
@@ -58,6 +59,20 @@ Result<OpenedModel> DeviceOwner::load(const ModelRequest& request, const ModelSo
   PUMICE_TRY_STATUS(opened.load(source, loading));
   opened.options.plan = nullptr;  // of this source alone
   return opened;
+}
+
+Status DeviceOwner::test(std::string_view ops, const SelfTestOptions& watch,
+                         SelfTestResult& result) {
+  PUMICE_TRY(std::vector<ops::OpCase> cases, self_test_cases(ops));
+  PUMICE_TRY(const OpenedModel opened, this->opened());
+  VerdictKeeper keeper(options_.cache_directory, *opened.device, options_.logger);
+  result = test_device(opened.device, options_.cache_directory, keeper, std::move(cases), watch,
+                       options_.logger);
+  opened.pipelines->reject(result.verdict.rejected());
+  opened.pipelines->accept(result.verdict.passed());
+  const std::lock_guard lock(mutex_);
+  if (opened_.device == opened.device) opened_.verdict = result.verdict;
+  return self_test_status(opened.device->snapshot(), result);
 }
 
 std::shared_ptr<vk::Device> DeviceOwner::device() const {

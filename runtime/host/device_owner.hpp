@@ -7,12 +7,15 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "base/result.hpp"
+#include "format/input_file.hpp"
 #include "host/opened_model.hpp"
 #include "host/recovery.hpp"
+#include "shaders/self_test.hpp"
 #include "vk/device.hpp"
 #include "vk/snapshot.hpp"
 
@@ -21,6 +24,7 @@ namespace pumice::host {
 /// A model's file, and what engines of it will be made with.
 struct ModelRequest {
   std::filesystem::path path;
+  OpenFile open_file = InputFile::open;  ///< how that is opened, now and again after a loss
   EngineOptions engine = {};
   bool engine_may_differ = true;  ///< see OpenOptions
   /// What is loaded again of the file; none: ModelPlan::of_source. Of a program that embeds, `engine`
@@ -48,6 +52,10 @@ class DeviceOwner {
                            std::shared_ptr<const ModelPlan> plan = {});
   /// The same of the request's file. Errors: GgufFile::open's too.
   Result<OpenedModel> load(const ModelRequest& request);
+  /// Tests its kernels; the verdict is kept in the cache directory, and holds for engines made from
+  /// now on, of models that are loaded too. Errors: those of `opened`, self_test_cases and
+  /// self_test_status; `result` has what was found out until then.
+  Status test(std::string_view ops, const SelfTestOptions& watch, SelfTestResult& result);
   /// The device without opening anything. Null: it was lost and let go of.
   std::shared_ptr<vk::Device> device() const;
   /// Also of one that was lost.

@@ -56,14 +56,15 @@ Status check_same_vocabulary(const Vocabulary& model, const Vocabulary& draft,
 Result<std::shared_ptr<DraftModel>> DraftModel::load(const OpenedModel& beside,
                                                      const Vocabulary& vocabulary,
                                                      const std::filesystem::path& file,
-                                                     uint32_t context_tokens) {
+                                                     uint32_t context_tokens,
+                                                     const OpenFile& open_file) {
+  PUMICE_TRY(const GgufFile gguf, GgufFile::open(file, open_file));
   {
-    PUMICE_TRY(const GgufFile gguf, GgufFile::open(file));
     PUMICE_TRY(const Tokenizer tokenizer, load_tokenizer(gguf));
     PUMICE_TRY_STATUS(
         check_same_vocabulary(vocabulary, tokenizer.vocabulary(), to_utf8(file.filename())));
   }
-  PUMICE_TRY(const ModelSource source, ModelSource::open(file));
+  const ModelSource source(gguf);
   PUMICE_TRY(std::shared_ptr<const ModelPlan> plan, ModelPlan::of_source(source));
   PUMICE_TRY(std::unique_ptr<Engine> engine,
              drafting_engine(beside, source, std::move(plan), context_tokens));

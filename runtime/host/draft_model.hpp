@@ -30,11 +30,12 @@ class DraftModel {
 
   /// `beside`: the model whose text is guessed, with the device and what is compiled for it. A
   /// `context_tokens` of 0 is kMostContext, or what both were trained for. Errors: those of
-  /// ModelSource::open, load_tokenizer, check_same_vocabulary, OpenedModel::load and Engine::create.
+  /// GgufFile::open, load_tokenizer, check_same_vocabulary, OpenedModel::load and Engine::create.
   static Result<std::shared_ptr<DraftModel>> load(const OpenedModel& beside,
                                                   const Vocabulary& vocabulary,
                                                   const std::filesystem::path& file,
-                                                  uint32_t context_tokens);
+                                                  uint32_t context_tokens,
+                                                  const OpenFile& open_file = InputFile::open);
 
   /// What it would say. Nothing more once its device was lost or a step failed, with a warning.
   Guess guess(std::span<const TokenId> tokens, uint32_t most);

@@ -132,8 +132,65 @@ Status Host::set_conversation(ConversationId id, Conversation conversation) {
   if (open.busy) return has_request(id);
   open.tokens.clear();
   open.last = {};
+  open.turns.clear();
+  open.n_lost_turns = 0;
   open.said = std::move(conversation);
   return {};
+}
+
+Result<uint32_t> Host::n_turns(ConversationId id) const {
+  const std::lock_guard lock(mutex_);
+  const auto it = conversations_.find(id);
+  if (it == conversations_.end()) return no_conversation(id);
+  return turns_of(it->second);
+}
+
+Status Host::roll_back(ConversationId id, uint32_t n_turns, bool keep_question) {
+  const std::lock_guard lock(mutex_);
+  const auto it = conversations_.find(id);
+  if (it == conversations_.end()) return no_conversation(id);
+  OpenConversation& open = it->second;
+  if (open.busy) return has_request(id);
+  const uint32_t n = turns_of(open);
+  if (n_turns > n || (n_turns == n && keep_question)) {
+    return make_error(ErrorCode::kNotFound, "session {} has {} turns, so it cannot go back to {}{}",
+                      static_cast<uint64_t>(id), n, n_turns,
+                      keep_question ? " and the question behind" : "");
+  }
+  if (n_turns == n) return {};
+  if (open.said.messages().empty()) return roll_back_text(open, n_turns, keep_question);
+  roll_back_messages(open, n_turns, keep_question);
+  return {};
+}
+
+uint32_t Host::turns_of(const OpenConversation& open) {
+  const bool is_text = open.said.messages().empty();
+  return static_cast<uint32_t>(is_text ? open.n_lost_turns + open.turns.size()
+                                       : open.said.n_questions());
+}
+
+Status Host::roll_back_text(OpenConversation& open, uint32_t n_turns, bool keep_question) {
+  if (n_turns < open.n_lost_turns) {
+    return make_error(ErrorCode::kNotFound,
+                      "the first {} turns made room for later text: go back to no fewer",
+                      open.n_lost_turns);
+  }
+  const size_t index = n_turns - open.n_lost_turns;
+  const Turn next = open.turns[index];
+  open.tokens.resize(keep_question ? next.prompt_end : next.begin);
+  open.turns.resize(keep_question ? index + 1 : index);
+  if (keep_question) open.turns.back().last = {};
+  open.last = open.turns.empty() ? LastAnswer() : open.turns.back().last;
+  return {};
+}
+
+/// The next prompt is made of the messages that are left, so nothing else is kept.
+void Host::roll_back_messages(OpenConversation& open, uint32_t n_turns, bool keep_question) {
+  const uint32_t n_questions = keep_question ? n_turns + 1 : n_turns;
+  while (open.said.n_questions() > n_questions) open.said.undo();
+  if (keep_question) open.said.take_back_answer();
+  open.tokens.clear();
+  open.last = {};
 }
 
 // ---- requests
@@ -194,6 +251,11 @@ Status Host::set_mode(EngineMode mode) {
 }
 
 // ---- numbers
+
+Histogram Host::latency(LatencyKind kind) const {
+  const std::lock_guard lock(mutex_);
+  return latencies_[static_cast<size_t>(kind)];
+}
 
 Stats Host::stats() const {
   // Held to the end, when the device is nobody's here any more: a poll that has let go of it takes

@@ -3,6 +3,7 @@
 // goes on by itself after the loss of its device.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,7 @@
 #include "host/events.hpp"
 #include "host/model_owner.hpp"
 #include "host/reply.hpp"
+#include "scheduler/histogram.hpp"
 #include "text/conversation.hpp"
 
 namespace pumice::host {
@@ -163,6 +165,15 @@ struct Stats {
   uint64_t device_bytes = 0, weight_bytes = 0, kv_bytes = 0, budgeted_bytes = 0;
 };
 
+/// What a host measures of its requests, on its own clock.
+enum class LatencyKind {
+  kQueue,          ///< from arrival at the engine to the first step, of requests that ended
+  kFirstToken,     ///< from submission, as all below but the next
+  kTokenInterval,  ///< between two tokens of a request, as polls found them
+  kTotal,          ///< to the end, whatever that was
+};
+constexpr size_t kLatencyKinds = 4;
+
 /// Threads: any may call what is under "any thread"; of the rest a second one at a time gets kBusy.
 /// Errors of all: kNotFound for an unknown conversation or request; kOutOfMemory or kInternal once
 /// an exception came out of the engine, which then can only be closed.
@@ -189,6 +200,14 @@ class Host {
   /// messages have in common with earlier ones is found in the prefix cache. Errors: kBusy while
   /// the conversation has a request.
   Status set_conversation(ConversationId id, Conversation conversation);
+  /// Of messages how many are questions; of text or tokens how many requests brought a prompt. The
+  /// last may have no answer.
+  Result<uint32_t> n_turns(ConversationId id) const;
+  /// Back to the end of a turn: what followed the first `n_turns` is forgotten, but with
+  /// `keep_question` the prompt of the next one, which a request without a prompt answers. What is
+  /// left is found in the prefix cache. Errors, with nothing changed: kBusy while the conversation
+  /// has a request; kNotFound: it has fewer turns, or what they were has made room for later text.
+  Status roll_back(ConversationId id, uint32_t n_turns, bool keep_question);
 
   /// Puts a request into the inbox; ConversationId::kNone: one that stands alone. What is wrong
   /// whatever else runs is refused here. Errors: kInvalidArgument, kDoesNotFit; kBusy while the
@@ -199,6 +218,8 @@ class Host {
   /// From the next poll on.
   Status set_mode(EngineMode mode);
   Stats stats() const;
+  /// In seconds, since the host was made.
+  Histogram latency(LatencyKind kind) const;
 
   const ModelOwner& model() const { return *model_; }
   /// Of a request.
@@ -237,10 +258,18 @@ class Host {
     uint64_t next_output_index = 0;
     size_t held_bytes = 0;  // at the end of its text: no event brought them
   };
+  /// Of a conversation in text or tokens.
+  struct Turn {
+    size_t begin = 0;       // tokens before it
+    size_t prompt_end = 0;  // tokens before its answer
+    LastAnswer last = {};   // when it had ended
+  };
   struct OpenConversation {
     ConversationDefaults defaults;
     std::vector<TokenId> tokens;  // it holds
     LastAnswer last;
+    std::vector<Turn> turns;               // of which it holds the tokens
+    uint32_t n_lost_turns = 0;             // before these
     Conversation said;                     // in messages, if it is one of those
     size_t n_forgotten = 0;                // of its last prompt
     bool busy = false;                     // a request of it has not ended
@@ -250,6 +279,8 @@ class Host {
     ConversationId conversation = ConversationId::kNone;
     std::vector<TokenId> tokens;  // prompt and answer so far, of a conversation's
     LastAnswer last;
+    std::optional<Turn> turn;          // that begins with it
+    bool shifted = false;              // the conversation's tokens made room for it
     std::optional<Conversation> said;  // with the new messages
     std::string answer;                // of messages, so far
     std::shared_ptr<Reply> reply;      // the same, told apart
@@ -260,6 +291,7 @@ class Host {
     std::optional<Clock::time_point> deadline = {};  // once it is with the engine
     std::optional<Clock::time_point> start_by = {};  // likewise
     std::optional<Clock::time_point> first_token = {};
+    Clock::time_point last_token = {};              // of those there were
     std::optional<pumice::RequestId> running = {};  // with the engine
     bool ended = false;                             // its last event waits to be taken
   };
@@ -301,6 +333,9 @@ class Host {
   uint64_t next_number(bool is_request);
   Result<ConversationId> add_conversation(OpenConversation conversation);
   static Error no_conversation(ConversationId id);
+  static uint32_t turns_of(const OpenConversation& open);
+  static Status roll_back_text(OpenConversation& open, uint32_t n_turns, bool keep_question);
+  static void roll_back_messages(OpenConversation& open, uint32_t n_turns, bool keep_question);
   Status check_alive() const;
 
   // host_prompt.cpp: from a caller's words to a request
@@ -340,6 +375,9 @@ class Host {
   static void keep_what_was_said(OpenRequest request, OpenConversation& conversation);
   void give_up(const Error& error);
   void update_stats();
+  void count_token(OpenRequest& request);
+  void count_end(const OpenRequest& request, const RequestReport& report, Clock::time_point now);
+  void add_latency(LatencyKind kind, double seconds);
 
   // host_stored.cpp
   bool waits_for_stored(Submission& submission);
@@ -391,6 +429,7 @@ class Host {
   std::map<RequestId, OpenRequest> requests_;
   uint64_t n_numbers_ = 0;
   Stats stats_;
+  std::array<Histogram, kLatencyKinds> latencies_;  // guarded by mutex_, as those before
   // Nobody keeps what they give beyond the lock.
   std::weak_ptr<vk::Device> device_;
   std::weak_ptr<vk::PipelineLibrary> pipelines_;

@@ -14,6 +14,11 @@ constexpr std::chrono::microseconds kLostInterval = std::chrono::milliseconds(20
 /// A request with a time limit beyond this has none.
 constexpr double kLongestTimeout_s = 1e9;
 
+double seconds_between(std::chrono::steady_clock::time_point from,
+                       std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
 void tell(std::vector<AnswerEvent> more, Event& event) {
   for (AnswerEvent& one : more) append_event(std::move(one), event.answer);
 }
@@ -254,7 +259,7 @@ void Host::add_event(StepEvent& step) {
               .computed_tokens = step.computed_tokens,
               .text = std::move(step.text)};
   if (step.token) {
-    if (!request.first_token) request.first_token = Clock::now();
+    count_token(request);
     const bool ends_text = step.finished && step.report->end_reason == EndReason::kStop;
     if (!ends_text) {
       request.tokens.push_back(*step.token);
@@ -283,6 +288,7 @@ void Host::finish(RequestId id, OpenRequest& request, RequestReport report, Even
   event.kind = Event::Kind::kFinished;
   event.request = id;
   event.conversation = request.conversation;
+  count_end(request, report, now);
   const bool failed = report.end_reason == EndReason::kError;
   if (failed) {
     event.status = !report.failure.ok() ? report.failure
@@ -322,6 +328,12 @@ void Host::settle(OpenRequest& request, bool keep) {
 void Host::keep_what_was_said(OpenRequest request, OpenConversation& conversation) {
   conversation.tokens = std::move(request.tokens);
   conversation.last = request.last;
+  if (request.shifted) {
+    conversation.n_lost_turns += static_cast<uint32_t>(conversation.turns.size());
+    conversation.turns.clear();
+  }
+  if (request.turn) conversation.turns.push_back(*request.turn);
+  if (!conversation.turns.empty()) conversation.turns.back().last = request.last;
   if (!request.said) return;
   if (request.reply) {
     request.said->add(request.reply->message());
@@ -344,6 +356,28 @@ void Host::give_up(const Error& error) {
     }
   }
   for (const RequestId id : open) finish_with_error(id, error);
+}
+
+void Host::add_latency(LatencyKind kind, double seconds) {
+  latencies_[static_cast<size_t>(kind)].add(seconds);
+}
+
+void Host::count_token(OpenRequest& request) {
+  const Clock::time_point now = Clock::now();
+  if (request.first_token) {
+    add_latency(LatencyKind::kTokenInterval, seconds_between(request.last_token, now));
+  } else {
+    request.first_token = now;
+    add_latency(LatencyKind::kFirstToken, seconds_between(request.submitted, now));
+  }
+  request.last_token = now;
+}
+
+void Host::count_end(const OpenRequest& request, const RequestReport& report,
+                     Clock::time_point now) {
+  add_latency(LatencyKind::kTotal, seconds_between(request.submitted, now));
+  const double waited = report.times.first_scheduled - report.times.arrived;
+  if (!std::isnan(waited)) add_latency(LatencyKind::kQueue, waited);
 }
 
 void Host::update_stats() {

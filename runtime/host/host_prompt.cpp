@@ -123,7 +123,8 @@ Status Host::have_drafted(const Speculation& speculation, GenerationRequest& req
       return {};
     case Speculation::Guesses::kModel:
       if (draft_model_ == nullptr) {
-        return make_error(ErrorCode::kInvalidArgument, "there is no draft model");
+        return make_error(ErrorCode::kInvalidArgument,
+                          "this engine was made without a draft model");
       }
       request.drafter = [model = draft_model_](std::span<const TokenId> tokens, uint32_t most) {
         return model->guess(tokens, most);
@@ -132,7 +133,7 @@ Status Host::have_drafted(const Speculation& speculation, GenerationRequest& req
     case Speculation::Guesses::kBlock:
       if (prediction_ == nullptr) {
         return make_error(ErrorCode::kInvalidArgument,
-                          "the model's prediction block is not loaded");
+                          "this engine was made without the model's block that predicts");
       }
       PredictionDrafter::draft(prediction_, request);
       return {};
@@ -162,7 +163,16 @@ Status Host::add_text(const RequestInput& input, const OpenConversation& convers
                                                        .parse_special = input.special}));
     prompt.insert(prompt.end(), tokens.begin(), tokens.end());
   }
-  if (!conversation.tokens.empty()) make_room(input.max_new_tokens, prompt);
+  const size_t n_new = prompt.size() - conversation.tokens.size();
+  if (!conversation.tokens.empty()) {
+    const size_t n_before = prompt.size();
+    make_room(input.max_new_tokens, prompt);
+    prepared.record.shifted = prompt.size() < n_before;
+  }
+  if (!goes_on) {
+    prepared.record.turn =
+        Turn{.begin = prompt.size() - std::min(n_new, prompt.size()), .prompt_end = prompt.size()};
+  }
   return goes_on ? go_on(input, conversation, prepared) : Status();
 }
 

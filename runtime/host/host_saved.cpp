@@ -77,6 +77,10 @@ Result<Restored> Host::restore(std::span<const std::byte> bytes, const RestoreOp
                                 .said = std::move(note.conversation)};
   conversation.last.n_tokens =
       static_cast<uint32_t>(conversation.tokens.size()) - sequence.n_prompt;
+  // Of text, what was said before the last answer is one prompt.
+  if (!conversation.tokens.empty() && conversation.said.messages().empty()) {
+    conversation.turns.push_back({.prompt_end = sequence.n_prompt, .last = conversation.last});
+  }
   Restored restored{.state_tokens = sequence.state_tokens};
   PUMICE_TRY(restored.id, add_conversation(std::move(conversation)));
   return restored;

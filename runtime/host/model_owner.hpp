@@ -72,6 +72,7 @@ class ModelOwner {
 
   DeviceOwner& device() const { return *device_; }
   const ModelTexts& texts() const { return texts_; }
+  const ModelRequest& request() const { return request_; }
   /// As it is, perhaps on a device that was lost; without one after a recovery that failed.
   OpenedModel opened() const { return recovery_->opened(); }
   /// On the device as it is now, which was perhaps lost or replaced since: loaded again there then.

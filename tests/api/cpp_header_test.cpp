@@ -57,6 +57,50 @@ TEST_F(CppHeader, ListsDevicesAndReadsTheLog) {
   EXPECT_GT(n_lines, 0);
 }
 
+TEST_F(CppHeader, LoadsBesideOtherWorkAndFromMemory) {
+  const std::string path = pumice::test::source_path("models/pumice-stories.gguf").string();
+  auto options = pumice::options<pumice_model_options>();
+  options.path = pumice::view(path);
+  auto loading = device_->begin_load(options);
+  ASSERT_TRUE(loading.ok()) << loading.status().message();
+  const auto progress = loading->wait();
+  ASSERT_TRUE(progress.ok()) << progress.status().message();
+  EXPECT_EQ(progress->phase, PUMICE_LOAD_ENDED);
+  EXPECT_EQ(loading->cancel().code(), PUMICE_NOT_FOUND);
+  auto model = loading->take();
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_GT(model->info()->n_vocabulary, 100u);
+  EXPECT_FALSE(loading->take().ok());
+  EXPECT_FALSE(device_->load_memory("GGUF", 4).ok());
+  auto embeds = options;
+  embeds.embeds = 1;
+  embeds.pooling = pumice::view("mean");
+  auto embedding = device_->load(embeds);
+  ASSERT_TRUE(embedding.ok()) << embedding.status().message();
+  auto embedder = embedding->make_embedder();
+  ASSERT_TRUE(embedder.ok()) << embedder.status().message();
+  EXPECT_EQ(embedder->embed({"A dog.", "A cat."})->size(), 2 * embedder->info()->width);
+}
+
+TEST_F(CppHeader, GoesBackAndTellsLatencies) {
+  auto model = device_->load(pumice::test::source_path("models/pumice-stories.gguf").string());
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  auto engine = model->make_engine();
+  ASSERT_TRUE(engine.ok()) << engine.status().message();
+  const pumice_session session = *engine->open_session();
+  ASSERT_TRUE(engine->submit(session, "Once upon a time", 4).ok());
+  EXPECT_EQ(told(*engine).size(), 4u);
+  EXPECT_EQ(*engine->session_turns(session), 1u);
+  EXPECT_TRUE(engine->roll_back_session(session, 0).ok());
+  EXPECT_EQ(*engine->session_turns(session), 0u);
+  EXPECT_EQ(engine->latency(PUMICE_LATENCY_FIRST_TOKEN)->count, 1u);
+  auto options = pumice::options<pumice_self_test_options>();
+  options.operations = pumice::view("rms_norm");
+  pumice_self_test_result result;
+  EXPECT_TRUE(device_->self_test(result, &options).ok());
+  EXPECT_GT(result.n_passed, 0u);
+}
+
 TEST_F(CppHeader, HoldsAnswersToConstraints) {
   auto model = device_->load(pumice::test::source_path("models/pumice-stories.gguf").string());
   ASSERT_TRUE(model.ok()) << model.status().message();

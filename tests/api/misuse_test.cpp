@@ -49,10 +49,22 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   pumice_log log{sizeof log, PUMICE_LOG_ERROR};
   pumice_event event{sizeof event, PUMICE_EVENT_TOKEN};
   pumice_stats stats{sizeof stats, 1};
+  pumice_latency latency{sizeof latency, 1};
+  auto* embedder = reinterpret_cast<pumice_embedder*>(kGarbage);
+  pumice_embedder_info embedder_info{sizeof embedder_info, 1};
   pumice_model_options model_options{sizeof model_options};
   const pumice_request_options options = test::request_of("a", 1);
+  auto* loading = reinterpret_cast<pumice_loading*>(kGarbage);
+  pumice_load_progress progress{sizeof progress, PUMICE_LOAD_ENDED};
+  pumice_self_test_result tested{sizeof tested, 1};
   expect_refused({
+      {"model_load_begin",
+       [&] { return pumice_model_load_begin(nullptr, &model_options, &loading); }},
+      {"loading_wait", [&] { return pumice_loading_wait(nullptr, 0, &progress); }},
+      {"loading_cancel", [&] { return pumice_loading_cancel(nullptr); }},
+      {"loading_take", [&] { return pumice_loading_take(nullptr, &model); }},
       {"device_get_info", [&] { return pumice_device_get_info(nullptr, &device_info); }},
+      {"self_test", [&] { return pumice_self_test(nullptr, nullptr, &tested); }},
       {"next_log", [&] { return pumice_next_log(nullptr, &log); }},
       {"model_load", [&] { return pumice_model_load(nullptr, &model_options, &model); }},
       {"model_get_info", [&] { return pumice_model_get_info(nullptr, &model_info); }},
@@ -66,6 +78,8 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
       {"session_open", [&] { return pumice_session_open(nullptr, nullptr, &session); }},
       {"session_close", [&] { return pumice_session_close(nullptr, 1); }},
       {"session_tokens", [&] { return pumice_session_tokens(nullptr, 1, nullptr, 0, &count); }},
+      {"session_turns", [&] { return pumice_session_turns(nullptr, 1, &done); }},
+      {"session_rollback", [] { return pumice_session_rollback(nullptr, 1, 0, 0); }},
       {"session_save", [&] { return pumice_session_save(nullptr, 1, &bytes, &n_bytes); }},
       {"session_restore",
        [&] { return pumice_session_restore(nullptr, "", 0, nullptr, &restored); }},
@@ -75,6 +89,10 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
       {"wait", [&] { return pumice_wait(nullptr, 0); }},
       {"next_event", [&] { return pumice_next_event(nullptr, &event); }},
       {"get_stats", [&] { return pumice_get_stats(nullptr, &stats); }},
+      {"embedder_create", [&] { return pumice_embedder_create(nullptr, nullptr, &embedder); }},
+      {"embedder_get_info", [&] { return pumice_embedder_get_info(nullptr, &embedder_info); }},
+      {"embed", [&] { return pumice_embed(nullptr, nullptr, 0, nullptr, 0, &count); }},
+      {"get_latency", [&] { return pumice_get_latency(nullptr, 0, &latency); }},
   });
   EXPECT_EQ(count, 0u);
   EXPECT_EQ(done + total, 0u);
@@ -84,19 +102,28 @@ TEST(Misuse, NullHandlesAreRefusedAndOutputsAreCleared) {
   EXPECT_EQ(bytes, nullptr);
   EXPECT_EQ(n_bytes, 0u);
   EXPECT_EQ(model, nullptr);
+  EXPECT_EQ(loading, nullptr);
+  EXPECT_EQ(tested.n_cases, 0u);
+  EXPECT_EQ(progress.phase, PUMICE_LOAD_READING);
   EXPECT_EQ(engine, nullptr);
   EXPECT_EQ(device_info.name[0], '\0');
   EXPECT_EQ(model_info.name[0], '\0');
   EXPECT_EQ(log.level, PUMICE_LOG_NONE);
   EXPECT_EQ(event.kind, PUMICE_EVENT_NONE);
   EXPECT_EQ(stats.steps, 0u);
+  EXPECT_EQ(latency.count, 0u);
+  EXPECT_EQ(embedder, nullptr);
+  EXPECT_EQ(embedder_info.width, 0u);
   pumice_engine_close(nullptr);
+  pumice_loading_close(nullptr);
+  pumice_embedder_close(nullptr);
   pumice_model_close(nullptr);
   pumice_device_close(nullptr);
 }
 
 TEST(Misuse, NowhereToPutAResultIsRefused) {
   pumice_device device;
+  pumice_loading loading;
   pumice_model model;
   pumice_engine engine;
   uint32_t n = 0;
@@ -104,6 +131,9 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
   uint32_t token = 0;
   const void* bytes = nullptr;
   pumice_session session = 0;
+  pumice_latency latency{sizeof latency};
+  pumice_embedder embedder;
+  float number = 0;
   const pumice_model_options model_options{sizeof model_options};
   const pumice_request_options options = test::request_of("a", 1);
   expect_refused({
@@ -111,8 +141,13 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
       {"device_list array", [&] { return pumice_device_list(nullptr, 3, &count); }},
       {"device_open", [&] { return pumice_device_open(nullptr, nullptr); }},
       {"device_get_info", [&] { return pumice_device_get_info(&device, nullptr); }},
+      {"self_test", [&] { return pumice_self_test(&device, nullptr, nullptr); }},
       {"next_log", [&] { return pumice_next_log(&device, nullptr); }},
       {"model_load", [&] { return pumice_model_load(&device, &model_options, nullptr); }},
+      {"model_load_begin",
+       [&] { return pumice_model_load_begin(&device, &model_options, nullptr); }},
+      {"loading_wait", [&] { return pumice_loading_wait(&loading, 0, nullptr); }},
+      {"loading_take", [&] { return pumice_loading_take(&loading, nullptr); }},
       {"model_get_info", [&] { return pumice_model_get_info(&model, nullptr); }},
       {"model_estimate", [&] { return pumice_model_estimate(&device, &model_options, nullptr); }},
       {"tokenize", [&] { return pumice_tokenize(&model, {}, 0, &token, 1, nullptr); }},
@@ -123,6 +158,8 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
       {"prewarm total", [&] { return pumice_prewarm(&engine, 0, &n, nullptr); }},
       {"session_open", [&] { return pumice_session_open(&engine, nullptr, nullptr); }},
       {"session_tokens", [&] { return pumice_session_tokens(&engine, 1, nullptr, 0, nullptr); }},
+      {"session_turns", [&] { return pumice_session_turns(&engine, 1, nullptr); }},
+      {"session_rollback", [&] { return pumice_session_rollback(&engine, 1, 0, 2); }},
       {"session_save", [&] { return pumice_session_save(&engine, 1, nullptr, &count); }},
       {"session_save number", [&] { return pumice_session_save(&engine, 1, &bytes, nullptr); }},
       {"session_restore", [&] { return pumice_session_restore(&engine, "", 0, nullptr, nullptr); }},
@@ -131,6 +168,12 @@ TEST(Misuse, NowhereToPutAResultIsRefused) {
       {"submit", [&] { return pumice_submit(&engine, 0, &options, nullptr); }},
       {"next_event", [&] { return pumice_next_event(&engine, nullptr); }},
       {"get_stats", [&] { return pumice_get_stats(&engine, nullptr); }},
+      {"embedder_create", [&] { return pumice_embedder_create(&model, nullptr, nullptr); }},
+      {"embedder_get_info", [&] { return pumice_embedder_get_info(&embedder, nullptr); }},
+      {"embed", [&] { return pumice_embed(&embedder, nullptr, 0, &number, 1, nullptr); }},
+      {"embed array", [&] { return pumice_embed(&embedder, nullptr, 0, nullptr, 1, &count); }},
+      {"get_latency", [&] { return pumice_get_latency(&engine, 0, nullptr); }},
+      {"get_latency kind", [&] { return pumice_get_latency(&engine, 4, &latency); }},
   });
 }
 

@@ -30,6 +30,12 @@ public enum LogLevel {
   Error = 4,
 }
 
+public enum LoadPhase {
+  Reading = 0,
+  Weights = 1,
+  Ended = 2,
+}
+
 public enum ConstraintKind {
   JsonSchema = 0,
   Grammar = 1,
@@ -58,6 +64,8 @@ public enum Speculation {
   Off = 0,
   Lookup = 1,
   Auto = 2,
+  Draft = 3,
+  Mtp = 4,
 }
 
 public enum EventKind {
@@ -88,6 +96,13 @@ public enum PartKind {
   CallBegun = 3,
   Arguments = 4,
   CallEnded = 5,
+}
+
+public enum LatencyKind {
+  Queue = 0,
+  FirstToken = 1,
+  TokenInterval = 2,
+  Total = 3,
 }
 
 internal sealed class DeviceHandle : SafeHandle {
@@ -122,6 +137,24 @@ internal sealed class ConstraintHandle : SafeHandle {
   public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
   protected override bool ReleaseHandle() {
     Abi.pumice_constraint_close(handle);
+    return true;
+  }
+}
+
+internal sealed class LoadingHandle : SafeHandle {
+  public LoadingHandle() : base(IntPtr.Zero, true) {}
+  public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
+  protected override bool ReleaseHandle() {
+    Abi.pumice_loading_close(handle);
+    return true;
+  }
+}
+
+internal sealed class EmbedderHandle : SafeHandle {
+  public EmbedderHandle() : base(IntPtr.Zero, true) {}
+  public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
+  protected override bool ReleaseHandle() {
+    Abi.pumice_embedder_close(handle);
     return true;
   }
 }
@@ -166,12 +199,45 @@ internal struct pumice_log {
 }
 
 [StructLayout(LayoutKind.Sequential)]
+internal struct pumice_self_test_options {
+  public UIntPtr struct_size;
+  public pumice_string operations;
+  public ulong timeout_us;
+}
+
+[StructLayout(LayoutKind.Sequential)]
+internal struct pumice_self_test_result {
+  public UIntPtr struct_size;
+  public uint n_cases;
+  public uint n_errors;
+  public uint n_passed;
+  public uint n_failed;
+  public uint n_not_supported;
+  public uint n_not_run;
+}
+
+[StructLayout(LayoutKind.Sequential)]
+internal struct pumice_files {
+  public UIntPtr struct_size;
+  public IntPtr user;
+  public IntPtr open;
+  public IntPtr read_at;
+  public IntPtr close;
+}
+
+[StructLayout(LayoutKind.Sequential)]
 internal struct pumice_model_options {
   public UIntPtr struct_size;
   public pumice_string path;
   public IntPtr engine;
   public pumice_string chat_template;
   public pumice_string answer_format;
+  public IntPtr files;
+  public IntPtr memory;
+  public ulong memory_bytes;
+  public uint embeds;
+  public uint unused;
+  public pumice_string pooling;
 }
 
 [StructLayout(LayoutKind.Sequential)]
@@ -186,6 +252,15 @@ internal struct pumice_model_info {
   public uint n_layers;
   public uint trained_context_tokens;
   public uint has_chat_template;
+}
+
+[StructLayout(LayoutKind.Sequential)]
+internal struct pumice_load_progress {
+  public UIntPtr struct_size;
+  public LoadPhase phase;
+  public uint unused;
+  public ulong done_bytes;
+  public ulong total_bytes;
 }
 
 [StructLayout(LayoutKind.Sequential)]
@@ -235,6 +310,32 @@ internal struct pumice_engine_options {
   public uint no_prefix_cache;
   public uint prewarm_later;
   public IntPtr allocator;
+  public ulong aging_us;
+  public uint reserved_interactive_tokens;
+  public uint reserved_normal_tokens;
+  public uint reserved_batch_tokens;
+  public uint mtp;
+  public pumice_string draft_model;
+  public pumice_string prefix_store;
+  public ulong prefix_store_bytes;
+}
+
+[StructLayout(LayoutKind.Sequential)]
+internal struct pumice_embedder_options {
+  public UIntPtr struct_size;
+  public uint text_tokens;
+  public uint step_tokens;
+  public pumice_string kv_type;
+  public pumice_string arithmetic;
+  public uint invariant;
+  public uint not_normalized;
+}
+
+[StructLayout(LayoutKind.Sequential)]
+internal struct pumice_embedder_info {
+  public UIntPtr struct_size;
+  public uint width;
+  public uint text_tokens;
 }
 
 [StructLayout(LayoutKind.Sequential)]
@@ -310,6 +411,7 @@ internal struct pumice_request_options {
   public pumice_string tools_json;
   public pumice_string tool_choice;
   public pumice_string template_variables_json;
+  public IntPtr alone;
 }
 
 [StructLayout(LayoutKind.Sequential)]
@@ -384,6 +486,19 @@ internal struct pumice_stats {
   public uint is_lost;
   public ulong drafted_tokens;
   public ulong accepted_tokens;
+  public uint running_requests;
+  public uint waiting_requests;
+}
+
+[StructLayout(LayoutKind.Sequential)]
+internal struct pumice_latency {
+  public UIntPtr struct_size;
+  public ulong count;
+  public ulong sum_us;
+  public ulong p50_us;
+  public ulong p90_us;
+  public ulong p99_us;
+  public ulong max_us;
 }
 
 internal static class Abi {
@@ -420,8 +535,29 @@ internal static class Abi {
   internal static extern Status pumice_next_log(DeviceHandle device, ref pumice_log log);
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_self_test(
+      DeviceHandle device, ref pumice_self_test_options options, ref pumice_self_test_result result);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_model_load(
       DeviceHandle device, ref pumice_model_options options, out ModelHandle model);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_model_load_begin(
+      DeviceHandle device, ref pumice_model_options options, out LoadingHandle loading);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_loading_wait(
+      LoadingHandle loading, ulong microseconds, ref pumice_load_progress progress);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_loading_cancel(LoadingHandle loading);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_loading_take(LoadingHandle loading, out ModelHandle model);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern void pumice_loading_close(IntPtr loading);
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_model_get_info(ModelHandle model, ref pumice_model_info info);
@@ -465,6 +601,20 @@ internal static class Abi {
   internal static extern Status pumice_set_memory_budget(EngineHandle engine, ulong bytes);
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_embedder_create(
+      ModelHandle model, ref pumice_embedder_options options, out EmbedderHandle embedder);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_embedder_get_info(EmbedderHandle embedder, ref pumice_embedder_info info);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_embed(
+      EmbedderHandle embedder, [In, Out] pumice_string[] texts, UIntPtr n_texts, [In, Out] float[] vectors, UIntPtr capacity, out UIntPtr n_floats);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern void pumice_embedder_close(IntPtr embedder);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_session_open(
       EngineHandle engine, ref pumice_session_options options, out ulong session);
 
@@ -474,6 +624,13 @@ internal static class Abi {
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_session_tokens(
       EngineHandle engine, ulong session, [In, Out] uint[] tokens, UIntPtr capacity, out UIntPtr n_tokens);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_session_turns(EngineHandle engine, ulong session, out uint n_turns);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_session_rollback(
+      EngineHandle engine, ulong session, uint n_turns, uint keep_question);
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_session_save(
@@ -501,5 +658,8 @@ internal static class Abi {
 
   [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
   internal static extern Status pumice_get_stats(EngineHandle engine, ref pumice_stats stats);
+
+  [DllImport(Library, CallingConvention = CallingConvention.Cdecl)]
+  internal static extern Status pumice_get_latency(EngineHandle engine, LatencyKind kind, ref pumice_latency latency);
 }
 }

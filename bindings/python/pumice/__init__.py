@@ -11,10 +11,11 @@ may use an engine: one of those that wait for answers does its work, and hands t
 """
 
 from ._engine import Answer, Engine, Session
-from ._handles import Constraint, Device, DeviceInfo, MemoryEstimate, Model, ModelInfo, devices
+from ._handles import (Constraint, Device, DeviceInfo, Embedder, Loading, LoadProgress, MemoryEstimate, Model, ModelInfo,
+                       SelfTest, devices)
 from ._library import Error, version
 from ._schema import schema_of
 
-__all__ = ["Answer", "Constraint", "Device", "DeviceInfo", "Engine", "Error", "MemoryEstimate", "Model", "ModelInfo", "Session", "devices",
-           "schema_of", "version"]
+__all__ = ["Answer", "Constraint", "Device", "DeviceInfo", "Embedder", "Engine", "Error", "Loading", "LoadProgress",
+           "MemoryEstimate", "Model", "ModelInfo", "SelfTest", "Session", "devices", "schema_of", "version"]
 __version__ = "0.1.0"

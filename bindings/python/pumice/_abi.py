@@ -32,6 +32,11 @@ PUMICE_LOG_INFO = 2
 PUMICE_LOG_WARNING = 3
 PUMICE_LOG_ERROR = 4
 
+# pumice_load_phase
+PUMICE_LOAD_READING = 0
+PUMICE_LOAD_WEIGHTS = 1
+PUMICE_LOAD_ENDED = 2
+
 # pumice_constraint_kind
 PUMICE_CONSTRAINT_JSON_SCHEMA = 0
 PUMICE_CONSTRAINT_GRAMMAR = 1
@@ -56,6 +61,8 @@ PUMICE_SERVICE_BATCH = 2
 PUMICE_SPECULATION_OFF = 0
 PUMICE_SPECULATION_LOOKUP = 1
 PUMICE_SPECULATION_AUTO = 2
+PUMICE_SPECULATION_DRAFT = 3
+PUMICE_SPECULATION_MTP = 4
 
 # pumice_event_kind
 PUMICE_EVENT_NONE = 0
@@ -83,6 +90,12 @@ PUMICE_PART_TEXT = 2
 PUMICE_PART_CALL_BEGUN = 3
 PUMICE_PART_ARGUMENTS = 4
 PUMICE_PART_CALL_ENDED = 5
+
+# pumice_latency_kind
+PUMICE_LATENCY_QUEUE = 0
+PUMICE_LATENCY_FIRST_TOKEN = 1
+PUMICE_LATENCY_TOKEN_INTERVAL = 2
+PUMICE_LATENCY_TOTAL = 3
 
 
 class pumice_string(Structure):
@@ -125,6 +138,36 @@ class pumice_log(Structure):
     ]
 
 
+class pumice_self_test_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("operations", pumice_string),
+        ("timeout_us", c_uint64),
+    ]
+
+
+class pumice_self_test_result(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("n_cases", c_uint32),
+        ("n_errors", c_uint32),
+        ("n_passed", c_uint32),
+        ("n_failed", c_uint32),
+        ("n_not_supported", c_uint32),
+        ("n_not_run", c_uint32),
+    ]
+
+
+class pumice_files(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("user", c_void_p),
+        ("open", c_void_p),
+        ("read_at", c_void_p),
+        ("close", c_void_p),
+    ]
+
+
 class pumice_model_info(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -135,6 +178,16 @@ class pumice_model_info(Structure):
         ("n_layers", c_uint32),
         ("trained_context_tokens", c_uint32),
         ("has_chat_template", c_uint32),
+    ]
+
+
+class pumice_load_progress(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("phase", c_int32),
+        ("unused", c_uint32),
+        ("done_bytes", c_uint64),
+        ("total_bytes", c_uint64),
     ]
 
 
@@ -188,6 +241,14 @@ class pumice_engine_options(Structure):
         ("no_prefix_cache", c_uint32),
         ("prewarm_later", c_uint32),
         ("allocator", POINTER(pumice_allocator)),
+        ("aging_us", c_uint64),
+        ("reserved_interactive_tokens", c_uint32),
+        ("reserved_normal_tokens", c_uint32),
+        ("reserved_batch_tokens", c_uint32),
+        ("mtp", c_uint32),
+        ("draft_model", pumice_string),
+        ("prefix_store", pumice_string),
+        ("prefix_store_bytes", c_uint64),
     ]
 
 
@@ -198,6 +259,32 @@ class pumice_model_options(Structure):
         ("engine", POINTER(pumice_engine_options)),
         ("chat_template", pumice_string),
         ("answer_format", pumice_string),
+        ("files", POINTER(pumice_files)),
+        ("memory", c_void_p),
+        ("memory_bytes", c_uint64),
+        ("embeds", c_uint32),
+        ("unused", c_uint32),
+        ("pooling", pumice_string),
+    ]
+
+
+class pumice_embedder_options(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("text_tokens", c_uint32),
+        ("step_tokens", c_uint32),
+        ("kv_type", pumice_string),
+        ("arithmetic", pumice_string),
+        ("invariant", c_uint32),
+        ("not_normalized", c_uint32),
+    ]
+
+
+class pumice_embedder_info(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("width", c_uint32),
+        ("text_tokens", c_uint32),
     ]
 
 
@@ -279,6 +366,7 @@ class pumice_request_options(Structure):
         ("tools_json", pumice_string),
         ("tool_choice", pumice_string),
         ("template_variables_json", pumice_string),
+        ("alone", POINTER(pumice_session_options)),
     ]
 
 
@@ -357,6 +445,20 @@ class pumice_stats(Structure):
         ("is_lost", c_uint32),
         ("drafted_tokens", c_uint64),
         ("accepted_tokens", c_uint64),
+        ("running_requests", c_uint32),
+        ("waiting_requests", c_uint32),
+    ]
+
+
+class pumice_latency(Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("count", c_uint64),
+        ("sum_us", c_uint64),
+        ("p50_us", c_uint64),
+        ("p90_us", c_uint64),
+        ("p99_us", c_uint64),
+        ("max_us", c_uint64),
     ]
 
 
@@ -370,7 +472,13 @@ FUNCTIONS = {
     "pumice_device_get_info": (c_int32, [c_void_p, POINTER(pumice_device_info)]),
     "pumice_device_close": (None, [c_void_p]),
     "pumice_next_log": (c_int32, [c_void_p, POINTER(pumice_log)]),
+    "pumice_self_test": (c_int32, [c_void_p, POINTER(pumice_self_test_options), POINTER(pumice_self_test_result)]),
     "pumice_model_load": (c_int32, [c_void_p, POINTER(pumice_model_options), POINTER(c_void_p)]),
+    "pumice_model_load_begin": (c_int32, [c_void_p, POINTER(pumice_model_options), POINTER(c_void_p)]),
+    "pumice_loading_wait": (c_int32, [c_void_p, c_uint64, POINTER(pumice_load_progress)]),
+    "pumice_loading_cancel": (c_int32, [c_void_p]),
+    "pumice_loading_take": (c_int32, [c_void_p, POINTER(c_void_p)]),
+    "pumice_loading_close": (None, [c_void_p]),
     "pumice_model_get_info": (c_int32, [c_void_p, POINTER(pumice_model_info)]),
     "pumice_model_close": (None, [c_void_p]),
     "pumice_model_estimate": (c_int32, [c_void_p, POINTER(pumice_model_options), POINTER(pumice_memory_estimate)]),
@@ -383,9 +491,17 @@ FUNCTIONS = {
     "pumice_prewarm": (c_int32, [c_void_p, c_uint64, POINTER(c_uint32), POINTER(c_uint32)]),
     "pumice_set_mode": (c_int32, [c_void_p, c_int32]),
     "pumice_set_memory_budget": (c_int32, [c_void_p, c_uint64]),
+    "pumice_embedder_create": (c_int32, [c_void_p, POINTER(pumice_embedder_options), POINTER(c_void_p)]),
+    "pumice_embedder_get_info": (c_int32, [c_void_p, POINTER(pumice_embedder_info)]),
+    "pumice_embed":
+        (c_int32,
+         [c_void_p, POINTER(pumice_string), c_size_t, POINTER(c_float), c_size_t, POINTER(c_size_t)]),
+    "pumice_embedder_close": (None, [c_void_p]),
     "pumice_session_open": (c_int32, [c_void_p, POINTER(pumice_session_options), POINTER(c_uint64)]),
     "pumice_session_close": (c_int32, [c_void_p, c_uint64]),
     "pumice_session_tokens": (c_int32, [c_void_p, c_uint64, POINTER(c_uint32), c_size_t, POINTER(c_size_t)]),
+    "pumice_session_turns": (c_int32, [c_void_p, c_uint64, POINTER(c_uint32)]),
+    "pumice_session_rollback": (c_int32, [c_void_p, c_uint64, c_uint32, c_uint32]),
     "pumice_session_save": (c_int32, [c_void_p, c_uint64, POINTER(c_void_p), POINTER(c_size_t)]),
     "pumice_session_restore":
         (c_int32,
@@ -396,4 +512,5 @@ FUNCTIONS = {
     "pumice_wait": (c_int32, [c_void_p, c_uint64]),
     "pumice_next_event": (c_int32, [c_void_p, POINTER(pumice_event)]),
     "pumice_get_stats": (c_int32, [c_void_p, POINTER(pumice_stats)]),
+    "pumice_get_latency": (c_int32, [c_void_p, c_int32, POINTER(pumice_latency)]),
 }

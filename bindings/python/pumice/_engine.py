@@ -19,6 +19,11 @@ _OVERFLOWS = {"stop": _abi.PUMICE_OVERFLOW_STOP, "shift": _abi.PUMICE_OVERFLOW_S
 _CLASSES = {"normal": _abi.PUMICE_SERVICE_NORMAL, "interactive": _abi.PUMICE_SERVICE_INTERACTIVE,
             "batch": _abi.PUMICE_SERVICE_BATCH}
 _MODES = {"fast": _abi.PUMICE_MODE_FAST, "graphics": _abi.PUMICE_MODE_GRAPHICS, "background": _abi.PUMICE_MODE_BACKGROUND}
+_SPECULATIONS = {"off": _abi.PUMICE_SPECULATION_OFF, "lookup": _abi.PUMICE_SPECULATION_LOOKUP,
+                 "auto": _abi.PUMICE_SPECULATION_AUTO, "draft": _abi.PUMICE_SPECULATION_DRAFT,
+                 "mtp": _abi.PUMICE_SPECULATION_MTP}
+_LATENCIES = {"queue": _abi.PUMICE_LATENCY_QUEUE, "first_token": _abi.PUMICE_LATENCY_FIRST_TOKEN,
+              "token_interval": _abi.PUMICE_LATENCY_TOKEN_INTERVAL, "total": _abi.PUMICE_LATENCY_TOTAL}
 _WAIT_US = 50_000  # then threads that wait look whether their answer came
 
 
@@ -57,7 +62,8 @@ class Engine(Handle):
     # ---- one request
 
     def generate(self, prompt, *, max_tokens=0, **options):
-        """An Answer that continues a text (or token ids). `options`: those of Session.say, and of sampling."""
+        """An Answer that continues a text (or token ids). `options`: those of Session.say and of sampling, and of an answer
+        without a session service_class ("normal", "interactive", "batch"), priority and salt."""
         return self._submit(0, prompt=prompt, max_tokens=max_tokens, **options)
 
     def chat(self, messages, *, max_tokens=0, **options):
@@ -102,6 +108,12 @@ class Engine(Handle):
         call("get_stats", self.pointer, ctypes.byref(stats))
         return {name: getattr(stats, name) for name, _ in stats._fields_ if name != "struct_size"}
 
+    def latency(self, kind):
+        """A dict of what pumice_latency has, of "queue", "first_token", "token_interval" or "total"."""
+        latency = new(_abi.pumice_latency)
+        call("get_latency", self.pointer, _choice("kind", kind, _LATENCIES), ctypes.byref(latency))
+        return {name: getattr(latency, name) for name, _ in latency._fields_ if name != "struct_size"}
+
     def poll(self, microseconds=0):
         """One step of work, for programs that draw frames: as much as keeps the device busy for that long. Answers then
         have what came (Answer.take)."""
@@ -113,12 +125,17 @@ class Engine(Handle):
 
     def _submit(self, session, *, prompt=None, messages=None, max_tokens=0, stop=(), timeout=None, ignore_end=False,
                 special=False, constraint=None, schema=None, grammar=None, regex=None, log_probs=None, asked=None, tools=None,
-                tool_choice=None, template_variables=None, **sampling):
+                tool_choice=None, template_variables=None, speculation="off", service_class=None, priority=None, salt=None,
+                **sampling):
         if constraint is None and any(text is not None for text in (schema, grammar, regex)):
             constraint = Constraint(self.model, schema=schema, grammar=grammar, regex=regex)
         options = {"max_new_tokens": max_tokens, "sampling": _sampling(**sampling), "special": int(special),
                    "ignore_end": int(ignore_end), "timeout_us": None if timeout is None else max(1, int(timeout * 1e6)),
-                   "constraint": None if constraint is None else constraint.pointer}
+                   "constraint": None if constraint is None else constraint.pointer,
+                   "speculation": _choice("speculation", speculation, _SPECULATIONS)}
+        if any(value is not None for value in (service_class, priority, salt)):
+            options["alone"] = new(_abi.pumice_session_options, priority=priority, salt=salt,
+                                   service_class=_choice("service_class", service_class or "normal", _CLASSES))
         stops = [stop] if isinstance(stop, str) else list(stop)
         if stops:
             options |= {"stops": array(_abi.pumice_string, [string(one) for one in stops]), "n_stops": len(stops)}
@@ -323,7 +340,8 @@ class Session:
 
     def say(self, text, *, role="user", max_tokens=0, **options):
         """An Answer to what is said. `options`: stop (a str or several), timeout (seconds), one of constraint, schema,
-        grammar and regex, log_probs (so many best in each token's place), and sampling for this answer alone."""
+        grammar and regex, log_probs (so many best in each token's place), speculation ("off", "lookup", "auto", "draft",
+        "mtp"), and sampling for this answer alone."""
         messages = [{"role": role, "content": text}]
         if self._system is not None:
             messages.insert(0, {"role": "system", "content": self._system})
@@ -352,6 +370,17 @@ class Session:
         """What it holds, as ids."""
         return counted(lambda values, capacity, count: call("session_tokens", self._engine.pointer, self._number, values,
                                                             capacity, count), ctypes.c_uint32)
+
+    @property
+    def turns(self):
+        """How many turns it holds."""
+        turns = ctypes.c_uint32()
+        call("session_turns", self._engine.pointer, self._number, ctypes.byref(turns))
+        return turns.value
+
+    def roll_back(self, turns, *, keep_question=False):
+        """To the end of that many turns. `keep_question`: to before the next one's reply, which go_on gives anew."""
+        call("session_rollback", self._engine.pointer, self._number, turns, int(keep_question))
 
     def save(self):
         """Bytes for Engine.restore, with its keys and values."""

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import typing
 import unittest
+import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
@@ -116,6 +117,71 @@ class Answers(unittest.TestCase):
         self.assertEqual((small.context_tokens, large.kv_bytes), (256, 4 * small.kv_bytes))
         self.assertGreater(self.engine.stats()["steps"], 0)
         self.assertTrue(all(level in ("debug", "info", "warning", "error") for level, _ in self.device.log()))
+
+    def test_models_in_archives_and_in_memory(self):
+        archive = io.BytesIO()
+        with zipfile.ZipFile(archive, "w") as writing:
+            writing.write(MODEL, "assets/a.gguf")
+        with zipfile.ZipFile(archive) as reading:
+            with self.device.load("assets/a.gguf", open_file=reading.open) as model, model.engine() as engine:
+                self.assertEqual(engine.generate(PROMPT, max_tokens=24).wait().text, self.text)
+            with self.assertRaises(pumice.Error) as caught:
+                self.device.load("assets/b.gguf", open_file=reading.open)
+            self.assertEqual(caught.exception.status, "BAD_FILE")
+            self.assertIsInstance(caught.exception.__cause__, KeyError)
+        with self.device.load(memory=MODEL.read_bytes()) as model, model.engine() as engine:
+            self.assertEqual(engine.generate(PROMPT, max_tokens=24).wait().text, self.text)
+
+    def test_models_that_are_loaded_meanwhile(self):
+        with self.device.begin_load(MODEL) as loading:
+            while not (progress := loading.wait(0.001)).ended:
+                self.assertLessEqual(progress.done_bytes, progress.total_bytes)
+            self.assertEqual(progress.done_bytes, progress.total_bytes)
+            with loading.take() as model, model.engine() as engine:
+                self.assertEqual(engine.generate(PROMPT, max_tokens=24).wait().text, self.text)
+        opened = threading.Event()
+
+        def open_late(name):
+            opened.wait(30)
+            return open(name, "rb")
+
+        with self.device.begin_load(MODEL, open_file=open_late) as loading:
+            loading.cancel()
+            loading.cancel()
+            opened.set()
+            with self.assertRaises(pumice.Error) as caught:
+                loading.take()
+            self.assertEqual(caught.exception.status, "CANCELLED")
+
+    def test_vectors_of_texts(self):
+        with self.device.load(MODEL, embeds=True, pooling="mean") as model, model.embedder(text_tokens=64) as embedder:
+            vectors = embedder.embed(["The dog ran home.", "A cat slept.", "The dog ran home."])
+            self.assertEqual([len(vector) for vector in vectors], [embedder.width] * 3)
+            self.assertAlmostEqual(sum(x * y for x, y in zip(vectors[0], vectors[2])), 1, places=4)
+            self.assertLess(sum(x * y for x, y in zip(vectors[0], vectors[1])), 0.999)
+            self.assertEqual(embedder.embed([]), [])
+
+    def test_the_self_test(self):
+        result = self.device.self_test(["rms_norm"])
+        self.assertGreater(result.n_passed, 0)
+        self.assertEqual((result.n_failed, result.n_errors), (0, 0))
+
+    def test_guesses_and_latencies(self):
+        with self.model.engine(draft_model=MODEL) as engine:
+            self.assertEqual(engine.generate(PROMPT, max_tokens=24, speculation="draft", salt="s").wait().text, self.text)
+            self.assertGreater(engine.stats()["accepted_tokens"], 0)
+            self.assertEqual(engine.latency("first_token")["count"], 1)
+            self.assertGreater(engine.latency("total")["max_us"], engine.latency("first_token")["max_us"])
+
+    def test_sessions_go_back(self):
+        with self.engine.session() as session:
+            session.say("Tell me of a dog.", max_tokens=6).wait()
+            reply = session.say("And of a cat?", max_tokens=6).wait().text
+            self.assertEqual(session.turns, 2)
+            session.roll_back(1, keep_question=True)
+            self.assertEqual(session.go_on(max_tokens=6).wait().text, reply)
+            session.roll_back(0)
+            self.assertEqual(session.turns, 0)
 
     def test_many_at_once_and_from_many_threads(self):
         answers = [self.engine.generate(PROMPT, max_tokens=24) for _ in range(6)]

@@ -19,7 +19,9 @@
 // Threads. Any thread may open and close, load, submit, cancel, and ask. For each engine one thread
 // at a time may make the calls marked "polling thread"; a second one gets PUMICE_BUSY. Closing a
 // handle while another thread is in a call with it is an error of the host. The library calls the
-// host back only through the allocator it was given, and none of its threads outlives a call.
+// host back only through the functions it was given (pumice_allocator, pumice_files). None of its
+// threads outlives a call, but those of pumice_model_load_begin and of a prefix store, which end
+// with their handle.
 //
 // Memory that the library gives out stays its own; each call says how long it is valid. The one
 // large part of host memory, keys and values that left the device, may come from an allocator
@@ -55,6 +57,8 @@ typedef struct pumice_device pumice_device;
 typedef struct pumice_model pumice_model;
 typedef struct pumice_engine pumice_engine;
 typedef struct pumice_constraint pumice_constraint;
+typedef struct pumice_loading pumice_loading;
+typedef struct pumice_embedder pumice_embedder;
 // 0 means none; all are below 2^53, so that a double holds them exactly.
 typedef uint64_t pumice_session;
 typedef uint64_t pumice_request;
@@ -164,7 +168,55 @@ typedef struct pumice_log {
 // The next line that the device, its models or their engines had to say. One thread at a time.
 PUMICE_API pumice_status pumice_next_log(pumice_device* device, pumice_log* log);
 
+typedef struct pumice_self_test_options {
+  size_t struct_size;
+  pumice_string operations;  // names separated by commas, "gemm,gemv"; empty: all
+  uint64_t timeout_us;       // it ends before the next case once that much has passed; 0: never
+} pumice_self_test_options;
+
+typedef struct pumice_self_test_result {
+  size_t struct_size;
+  uint32_t n_cases;   // that ran
+  uint32_t n_errors;  // of these, for reasons of their own
+  // Kernels, those of earlier tests included:
+  uint32_t n_passed;
+  uint32_t n_failed;         // they are not used any more: others are, where there are any
+  uint32_t n_not_supported;  // the device lacks what they need
+  uint32_t n_not_run;
+} pumice_self_test_result;
+
+// Whether the device computes right: runs the kernels on cases whose results are known, which takes
+// seconds on a GPU and minutes on a software driver, beside whatever else runs. What was found out is
+// kept in the cache_directory, where one is, holds for engines made from then on, and is written
+// before each case: one that takes the process down is not run again as it was. From any thread.
+// `options` may be NULL. PUMICE_SELF_TEST_FAILED: an operation is left without a kernel that is
+// right, or cases could not run. PUMICE_CANCELLED: the time was up. `result` is written then too.
+PUMICE_API pumice_status pumice_self_test(pumice_device* device,
+                                          const pumice_self_test_options* options,
+                                          pumice_self_test_result* result);
+
 // ---- models
+
+// The host's own files: archives of a game, assets of an app. Called within pumice_model_load and
+// pumice_model_estimate, in the thread of pumice_model_load_begin, and within any call for the model,
+// its engines and its embedders that loads more (pumice_engine_options.draft_model, mtp) or finds
+// that the device was lost and loads the model again; each time by several threads of the library
+// too. They must not call the library. The functions and `user` must stay valid until the model, its
+// engines and its embedders are closed.
+typedef struct pumice_files {
+  size_t struct_size;
+  void* user;
+  // Opens the file of that name, UTF-8 with a NUL: `path`, or the same with the number of another
+  // part, "…-00002-of-00003.gguf". PUMICE_OK: *file is what the next two get, and *n_bytes its size.
+  // Anything else: it cannot be opened, and the load fails with PUMICE_BAD_FILE.
+  pumice_status (*open)(void* user, const char* name, void** file, uint64_t* n_bytes);
+  // Up to `n_bytes` (at least one) from `offset` on; returns how many it wrote to `bytes`. Where these
+  // are fewer than were asked for, the rest is asked for next; 0: it cannot be read. Several threads
+  // at once may read one file.
+  size_t (*read_at)(void* user, void* file, uint64_t offset, void* bytes, size_t n_bytes);
+  // Once for each file that was opened; NULL: nothing is to be closed.
+  void (*close)(void* user, void* file);
+} pumice_files;
 
 typedef struct pumice_model_options {
   size_t struct_size;
@@ -179,6 +231,19 @@ typedef struct pumice_model_options {
   // of models ("hermes", "qwen-xml", "harmony", …); empty: as its template shows. A name that is not
   // known is an error of the first request that needs it.
   pumice_string answer_format;
+  // `path` is a name that these know, as it stands. NULL: a file of the system's.
+  const pumice_files* files;
+  // The file's bytes, in memory that stays as it is until the model, its engines and its embedders
+  // are closed, and of which no second copy is made: a mapped file, say. `path` is then a name for messages and may be
+  // empty. One file only; a model in several parts needs `files`. NULL: none.
+  const void* memory;
+  uint64_t memory_bytes;
+  // 1: what embedders are made of, and no engines, so `engine` must be NULL. `pooling`: how the
+  // vectors of a text's tokens become one, "mean", "cls" (the first) or "last"; empty: as the file
+  // says. A model that writes text embeds too, if one of the two says how.
+  pumice_bool embeds;
+  uint32_t unused;  // not read
+  pumice_string pooling;
 } pumice_model_options;
 
 typedef struct pumice_model_info {
@@ -198,6 +263,40 @@ typedef struct pumice_model_info {
 PUMICE_API pumice_status pumice_model_load(pumice_device* device,
                                            const pumice_model_options* options,
                                            pumice_model** model);
+
+typedef int32_t pumice_load_phase;
+enum {
+  PUMICE_LOAD_READING = 0,  // the file's description and its vocabulary
+  PUMICE_LOAD_WEIGHTS = 1,  // the bytes count
+  PUMICE_LOAD_ENDED = 2     // pumice_loading_take says how
+};
+
+typedef struct pumice_load_progress {
+  size_t struct_size;
+  pumice_load_phase phase;
+  uint32_t unused;
+  uint64_t done_bytes;
+  uint64_t total_bytes;  // of the file's weights; 0: not known yet
+} pumice_load_progress;
+
+// The same in a thread of the library's, which ends with the handle at the latest, while the host
+// goes on. The calls for the handle may come from any thread; of the options nothing but functions and
+// memory is needed once this returns. Errors of the file come from pumice_loading_take.
+PUMICE_API pumice_status pumice_model_load_begin(pumice_device* device,
+                                                 const pumice_model_options* options,
+                                                 pumice_loading** loading);
+// Returns when it has ended, and after that long at the latest; 0 asks how far it is.
+PUMICE_API pumice_status pumice_loading_wait(pumice_loading* loading, uint64_t microseconds,
+                                             pumice_load_progress* progress);
+// It ends with PUMICE_CANCELLED when it reads next, a few MiB later at most, and keeps nothing.
+// PUMICE_NOT_FOUND: it has ended, or was cancelled before.
+PUMICE_API pumice_status pumice_loading_cancel(pumice_loading* loading);
+// The model, once, or why there is none: what pumice_model_load returns, and PUMICE_CANCELLED.
+// PUMICE_BUSY: it has not ended. PUMICE_NOT_FOUND: the model was taken before.
+PUMICE_API pumice_status pumice_loading_take(pumice_loading* loading, pumice_model** model);
+// Cancels it and waits for that, if it has not ended. A model that was taken stays.
+PUMICE_API void pumice_loading_close(pumice_loading* loading);
+
 PUMICE_API pumice_status pumice_model_get_info(const pumice_model* model, pumice_model_info* info);
 PUMICE_API void pumice_model_close(pumice_model* model);
 
@@ -299,6 +398,26 @@ typedef struct pumice_engine_options {
   // Kernels are compiled by pumice_prewarm instead of while the engine is created.
   pumice_bool prewarm_later;
   const pumice_allocator* allocator;  // of cache_host_bytes, one page after the other; NULL: none
+  // Between service classes: one that was not served for so long gets a turn. 0: a minute;
+  // PUMICE_NO_LIMIT: never.
+  uint64_t aging_us;
+  // How many of a step's tokens generation of the other classes leaves to that of each.
+  uint32_t reserved_interactive_tokens;
+  uint32_t reserved_normal_tokens;
+  uint32_t reserved_batch_tokens;
+  // For PUMICE_SPECULATION_MTP: the model's own block that predicts. Its model must have been loaded
+  // with it (pumice_model_options.engine).
+  pumice_bool mtp;
+  // For PUMICE_SPECULATION_DRAFT: the GGUF file of a smaller model with the same tokens, which comes
+  // from where the model did: files of the system, or pumice_files. It has the context of the
+  // engine, at most 8192 tokens. Its memory, and that of a block that predicts, comes on top of an
+  // estimate. Empty: none.
+  pumice_string draft_model;
+  // A folder of computed prefixes that engines of any processes share, made when needed. What comes
+  // from it goes through cache_host_bytes, which must not be 0. Two threads of the library work for
+  // it until the engine is closed. Empty: none.
+  pumice_string prefix_store;
+  uint64_t prefix_store_bytes;  // most of that folder: what was used longest ago goes; 0: 16 GiB
 } pumice_engine_options;
 
 // Allocates all that steps need, and compiles all kernels unless that is to happen later. `options`
@@ -334,6 +453,40 @@ PUMICE_API pumice_status pumice_set_mode(pumice_engine* engine, pumice_mode mode
 // was given up. PUMICE_DOES_NOT_FIT, with nothing changed: the message has the smallest budget that
 // can be met.
 PUMICE_API pumice_status pumice_set_memory_budget(pumice_engine* engine, uint64_t bytes);
+
+// ---- embedders, which make vectors of texts
+
+typedef struct pumice_embedder_options {
+  size_t struct_size;
+  uint32_t text_tokens;        // of the longest text; 0: what the model was made for, at most 4096
+  uint32_t step_tokens;        // of short texts that are computed together; 0: 512
+  pumice_string kv_type;       // empty: f32
+  pumice_string arithmetic;    // as of pumice_engine_options
+  pumice_bool invariant;       // a text's vector is the same bits whatever is beside it; slower
+  pumice_bool not_normalized;  // vectors as the model gives them, instead of length 1
+} pumice_embedder_options;
+
+typedef struct pumice_embedder_info {
+  size_t struct_size;
+  uint32_t width;        // numbers of a vector
+  uint32_t text_tokens;  // of the longest text
+} pumice_embedder_info;
+
+// Allocates what it needs, and compiles its kernels. `options` may be NULL. The model must have been
+// loaded for it (pumice_model_options.embeds).
+PUMICE_API pumice_status pumice_embedder_create(pumice_model* model,
+                                                const pumice_embedder_options* options,
+                                                pumice_embedder** embedder);
+PUMICE_API pumice_status pumice_embedder_get_info(const pumice_embedder* embedder,
+                                                  pumice_embedder_info* info);
+// The vectors of texts, one behind the other, in this thread, which waits for the device; one that was
+// lost is opened again once. `n_floats`: `n_texts` times the width; NULL with capacity 0 asks for it.
+// Of one embedder one thread at a time: PUMICE_BUSY. PUMICE_INVALID_ARGUMENT, PUMICE_DOES_NOT_FIT:
+// which text has no tokens, or too many.
+PUMICE_API pumice_status pumice_embed(pumice_embedder* embedder, const pumice_string* texts,
+                                      size_t n_texts, float* vectors, size_t capacity,
+                                      size_t* n_floats);
+PUMICE_API void pumice_embedder_close(pumice_embedder* embedder);
 
 // ---- sessions, each a conversation or a character
 
@@ -389,6 +542,21 @@ PUMICE_API pumice_status pumice_session_close(pumice_engine* engine, pumice_sess
 PUMICE_API pumice_status pumice_session_tokens(pumice_engine* engine, pumice_session session,
                                                uint32_t* tokens, size_t capacity, size_t* n_tokens);
 
+// What a session holds in turns. Of a session in messages each question is one, with all that follows
+// it; of one in text or tokens each request that brought a prompt, with its answer. The last may have
+// no answer. What a restored session in text or tokens holds is one turn.
+PUMICE_API pumice_status pumice_session_turns(pumice_engine* engine, pumice_session session,
+                                              uint32_t* n_turns);
+// From any thread. Goes back to the end of turn `n_turns`: what followed is forgotten. With
+// `keep_question` the prompt of the next turn stays (of messages all but its last reply), and a
+// request without a prompt answers it anew: give that one another seed. What is left is found in the
+// cache as far as it is still there. A session in messages has no tokens until its next request, and
+// the answer it goes back to is not continued. PUMICE_BUSY: its request has not ended.
+// PUMICE_NOT_FOUND, with nothing changed: it has fewer turns, or what is asked for made room for
+// later text (PUMICE_OVERFLOW_SHIFT).
+PUMICE_API pumice_status pumice_session_rollback(pumice_engine* engine, pumice_session session,
+                                                 uint32_t n_turns, pumice_bool keep_question);
+
 // Polling thread. A session as bytes, to continue later, perhaps in another process: what it holds,
 // how it samples, and its cached keys and values, so that little is computed again. If its request
 // has not ended, what was generated by the last poll is saved (take all events first: what they
@@ -426,7 +594,10 @@ typedef int32_t pumice_speculation;
 enum {
   PUMICE_SPECULATION_OFF = 0,     // nothing is guessed
   PUMICE_SPECULATION_LOOKUP = 1,  // what followed the last tokens where the text had them before
-  PUMICE_SPECULATION_AUTO = 2     // the same, as far as that is expected to be faster
+  PUMICE_SPECULATION_AUTO = 2,    // the same, as far as that is expected to be faster
+  // What these say (pumice_engine_options). Polls wait for their guesses, so not beside frames.
+  PUMICE_SPECULATION_DRAFT = 3,
+  PUMICE_SPECULATION_MTP = 4
 };
 
 typedef struct pumice_request_options {
@@ -490,6 +661,8 @@ typedef struct pumice_request_options {
   pumice_string tool_choice;
   // With `parts`. The chat template's variables, a JSON object: {"enable_thinking": false}.
   pumice_string template_variables_json;
+  // Of a request without a session: its class, priority, salt and pace. NULL: the defaults.
+  const pumice_session_options* alone;
 } pumice_request_options;
 
 // From any thread; the request begins with the next pumice_poll. `session` may be 0. Errors that
@@ -643,10 +816,36 @@ typedef struct pumice_stats {
   pumice_bool is_lost;       // and no device has been opened in its place yet
   uint64_t drafted_tokens;   // as of the last poll: guessed and verified
   uint64_t accepted_tokens;  // of these
+  // As of the last poll: requests that have a place in steps, and those that wait for one.
+  uint32_t running_requests;
+  uint32_t waiting_requests;
 } pumice_stats;
 
 // From any thread.
 PUMICE_API pumice_status pumice_get_stats(pumice_engine* engine, pumice_stats* stats);
+
+typedef int32_t pumice_latency_kind;
+enum {
+  PUMICE_LATENCY_QUEUE = 0,           // until a request's first step, of those that ended
+  PUMICE_LATENCY_FIRST_TOKEN = 1,     // from submission
+  PUMICE_LATENCY_TOKEN_INTERVAL = 2,  // between a request's tokens, as polls found them
+  PUMICE_LATENCY_TOTAL = 3            // from submission to the end, whatever that was
+};
+
+// How long that took in all requests since the engine was created; percentiles within 2 %.
+typedef struct pumice_latency {
+  size_t struct_size;
+  uint64_t count;
+  uint64_t sum_us;
+  uint64_t p50_us;
+  uint64_t p90_us;
+  uint64_t p99_us;
+  uint64_t max_us;
+} pumice_latency;
+
+// From any thread.
+PUMICE_API pumice_status pumice_get_latency(pumice_engine* engine, pumice_latency_kind kind,
+                                            pumice_latency* latency);
 
 #ifdef __cplusplus
 }

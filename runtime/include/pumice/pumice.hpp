@@ -79,6 +79,8 @@ struct Close {
   void operator()(pumice_model* model) const { pumice_model_close(model); }
   void operator()(pumice_engine* engine) const { pumice_engine_close(engine); }
   void operator()(pumice_constraint* constraint) const { pumice_constraint_close(constraint); }
+  void operator()(pumice_loading* loading) const { pumice_loading_close(loading); }
+  void operator()(pumice_embedder* embedder) const { pumice_embedder_close(embedder); }
 };
 template <typename T>
 using Handle = std::unique_ptr<T, Close>;
@@ -177,6 +179,17 @@ class Engine {
         });
   }
 
+  Result<std::uint32_t> session_turns(pumice_session session) {
+    std::uint32_t n_turns = 0;
+    const Status status(pumice_session_turns(get(), session, &n_turns));
+    if (!status.ok()) return status;
+    return n_turns;
+  }
+  Status roll_back_session(pumice_session session, std::uint32_t n_turns,
+                           bool keep_question = false) {
+    return Status(pumice_session_rollback(get(), session, n_turns, keep_question));
+  }
+
   Result<std::vector<std::byte>> save_session(pumice_session session) {
     const void* bytes = nullptr;
     std::size_t count = 0;
@@ -260,6 +273,12 @@ class Engine {
     return event;
   }
 
+  Result<pumice_latency> latency(pumice_latency_kind kind) const {
+    auto latency = options<pumice_latency>();
+    const Status status(pumice_get_latency(get(), kind, &latency));
+    if (!status.ok()) return status;
+    return latency;
+  }
   Result<pumice_stats> stats() const { return detail::info_of(pumice_get_stats, get()); }
 
   pumice_engine* get() const { return engine_.get(); }
@@ -290,8 +309,42 @@ class Constraint {
   detail::Handle<pumice_constraint> constraint_;
 };
 
+/// Of a model that was loaded with pumice_model_options.embeds.
+class Embedder {
+ public:
+  static Result<Embedder> create(pumice_model* model,
+                                 const pumice_embedder_options* options = nullptr) {
+    pumice_embedder* embedder = nullptr;
+    const Status status(pumice_embedder_create(model, options, &embedder));
+    if (!status.ok()) return status;
+    return Embedder(embedder);
+  }
+
+  Result<pumice_embedder_info> info() const {
+    return detail::info_of<pumice_embedder_info, const pumice_embedder>(pumice_embedder_get_info,
+                                                                        get());
+  }
+  /// The vectors of texts, one behind the other.
+  Result<std::vector<float>> embed(const std::vector<std::string>& texts) {
+    std::vector<pumice_string> views;
+    for (const std::string& text : texts) views.push_back(view(text));
+    return detail::array<std::vector<float>>(
+        [&](float* vectors, std::size_t capacity, std::size_t* count) {
+          return pumice_embed(get(), views.data(), views.size(), vectors, capacity, count);
+        });
+  }
+
+  pumice_embedder* get() const { return embedder_.get(); }
+
+ private:
+  explicit Embedder(pumice_embedder* embedder) : embedder_(embedder) {}
+  detail::Handle<pumice_embedder> embedder_;
+};
+
 class Model {
  public:
+  /// Takes over what another call gave.
+  static Model own(pumice_model* model) { return Model(model); }
   /// `engine`: see pumice_model_options.
   static Result<Model> load(pumice_device* device, std::string_view path,
                             const pumice_engine_options* engine = nullptr) {
@@ -309,6 +362,9 @@ class Model {
 
   Result<Engine> make_engine(const pumice_engine_options* options = nullptr) {
     return Engine::create(get(), options);
+  }
+  Result<Embedder> make_embedder(const pumice_embedder_options* options = nullptr) {
+    return Embedder::create(get(), options);
   }
   Result<Constraint> compile_constraint(pumice_constraint_kind kind, std::string_view text) const {
     return Constraint::compile(get(), kind, text);
@@ -335,6 +391,39 @@ class Model {
   detail::Handle<pumice_model> model_;
 };
 
+/// A model that is being loaded; cancelled where its end is not waited for.
+class Loading {
+ public:
+  static Result<Loading> begin(pumice_device* device, const pumice_model_options& options) {
+    pumice_loading* loading = nullptr;
+    const Status status(pumice_model_load_begin(device, &options, &loading));
+    if (!status.ok()) return status;
+    return Loading(loading);
+  }
+
+  /// How far it is when it has ended, or after that long.
+  Result<pumice_load_progress> wait(std::uint64_t microseconds = PUMICE_NO_LIMIT) {
+    auto progress = options<pumice_load_progress>();
+    const Status status(pumice_loading_wait(get(), microseconds, &progress));
+    if (!status.ok()) return status;
+    return progress;
+  }
+  Status cancel() { return Status(pumice_loading_cancel(get())); }
+  /// Once it has ended.
+  Result<Model> take() {
+    pumice_model* model = nullptr;
+    const Status status(pumice_loading_take(get(), &model));
+    if (!status.ok()) return status;
+    return Model::own(model);
+  }
+
+  pumice_loading* get() const { return loading_.get(); }
+
+ private:
+  explicit Loading(pumice_loading* loading) : loading_(loading) {}
+  detail::Handle<pumice_loading> loading_;
+};
+
 class Device {
  public:
   /// The devices of this machine; their indices are selectors.
@@ -358,6 +447,25 @@ class Device {
     return Model::load(get(), path, engine);
   }
   Result<Model> load(const pumice_model_options& options) { return Model::load(get(), options); }
+  /// The same, while this thread goes on.
+  Result<Loading> begin_load(const pumice_model_options& options) {
+    return Loading::begin(get(), options);
+  }
+  /// A file that is in memory, which must stay as it is until the model and its engines are closed.
+  Result<Model> load_memory(const void* memory, std::uint64_t n_bytes,
+                            const pumice_engine_options* engine = nullptr) {
+    auto load = pumice::options<pumice_model_options>();
+    load.memory = memory;
+    load.memory_bytes = n_bytes;
+    load.engine = engine;
+    return Model::load(get(), load);
+  }
+  /// Status and what was found out; see pumice_self_test.
+  Status self_test(pumice_self_test_result& result,
+                   const pumice_self_test_options* options = nullptr) {
+    result = pumice::options<pumice_self_test_result>();
+    return Status(pumice_self_test(get(), options, &result));
+  }
   /// What it would take, and whether it fits.
   Result<pumice_memory_estimate> estimate(const pumice_model_options& options) const {
     auto estimate = pumice::options<pumice_memory_estimate>();
