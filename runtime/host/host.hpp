@@ -60,6 +60,7 @@ struct ConversationDefaults {
   int32_t priority = 0;
   uint64_t client = 0;  ///< RequestSpec::client
   std::string salt;
+  uint32_t adapter = 0;  ///< GenerationRequest::adapter
   double max_tokens_per_s = 0;
   GenerationRequest::Delivery delivery = GenerationRequest::Delivery::kToken;
 };
