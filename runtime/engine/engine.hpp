@@ -113,6 +113,9 @@ class Engine {
   /// queue yields to others' is a matter of the device: DeviceRequest::low_priority.
   void set_mode(EngineMode mode);
 
+  /// How many requests run or wait with each of Program::adapters.
+  std::vector<AdapterUse> adapter_use() const { return requests_->adapter_use(); }
+
   /// End a request in any state and free all it holds. No event of it follows, not even one that a
   /// failed step left. Nothing if its last event was delivered.
   std::optional<RequestReport> cancel(RequestId id);
@@ -140,6 +143,10 @@ class Engine {
   HashedPrompt hash_prompt(std::span<const TokenId> prompt, std::string_view salt,
                            uint32_t adapter) const {
     return requests_->hash_prompt(prompt, salt, adapter);
+  }
+  /// What keys and values of requests with such an adapter depend on besides tokens.
+  const ModelFingerprint& fingerprint_of(uint32_t adapter) const {
+    return requests_->fingerprint_of(adapter);
   }
   /// Begin to read from the prefix store what a request with this prompt could go on from and the
   /// cache does not have. Null: nothing can be, as with a salt or an adapter. Ends a `wait` once it is done.

@@ -168,6 +168,17 @@ RequestReport Requests::report_of(RequestId id, EndReason ended_by) const {
           .drafts = active.drafts};
 }
 
+std::vector<AdapterUse> Requests::adapter_use() const {
+  std::vector<AdapterUse> all(limits_.adapters.size());
+  if (all.empty()) return all;
+  for (const auto& [id, active] : requests_) {
+    if (active.request.adapter == 0) continue;
+    AdapterUse& use = all[active.request.adapter - 1];
+    ++(scheduler_.request(id).running() ? use.running : use.waiting);
+  }
+  return all;
+}
+
 // ---- what a step does
 
 void DraftCounts::add(uint32_t n_drafted, uint32_t n_accepted) {

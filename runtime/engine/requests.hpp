@@ -152,6 +152,12 @@ struct StepEvent {
   std::optional<RequestReport> report = {};     ///< when finished
 };
 
+/// Requests with one adapter.
+struct AdapterUse {
+  uint32_t running = 0;
+  uint32_t waiting = 0;
+};
+
 /// Not thread-safe.
 class Requests {
  public:
@@ -253,6 +259,9 @@ class Requests {
                            uint32_t adapter) const {
     return scheduler_.cache().hash_prompt(tokens, salt, fingerprint_of(adapter));
   }
+
+  /// How many requests run or wait with each of Program::adapters.
+  std::vector<AdapterUse> adapter_use() const;
 
   /// For tests. Errors: kInternal when requests and scheduler disagree.
   Status check_integrity() const;

@@ -62,20 +62,6 @@ Result<std::map<std::string_view, Pair>> pairs_of(const AdapterSource& adapter) 
   return pairs;
 }
 
-/// Tensors of which all that reads them multiplies rows by them.
-std::set<TensorId> factors_of_rows(const Program& program) {
-  std::set<TensorId> factors;
-  std::set<TensorId> others;
-  for (const Op& op : program.ops) {
-    const auto* const linear = std::get_if<op::Linear>(&op.what);
-    for (const TensorId id : op_tensors(op.what)) {
-      (linear != nullptr && linear->weight.tensor == id ? factors : others).insert(id);
-    }
-  }
-  for (const TensorId id : others) factors.erase(id);
-  return factors;
-}
-
 Status check_shape(const AdapterSource& adapter, const TensorSpec& base, const Pair& pair) {
   const auto dims = [](const GgufTensor& tensor) {
     return fmt::format("{} x {} x {}", tensor.dims[0], tensor.dims[1], tensor.dims[2]);
@@ -182,6 +168,19 @@ float AdapterSource::factor(uint32_t rank) const {
   return alpha == 0 ? scale : scale * alpha / static_cast<float>(rank);
 }
 
+std::set<TensorId> adaptable_matrices(const Program& program) {
+  std::set<TensorId> factors;
+  std::set<TensorId> others;
+  for (const Op& op : program.ops) {
+    const auto* const linear = std::get_if<op::Linear>(&op.what);
+    for (const TensorId id : op_tensors(op.what)) {
+      (linear != nullptr && linear->weight.tensor == id ? factors : others).insert(id);
+    }
+  }
+  for (const TensorId id : others) factors.erase(id);
+  return factors;
+}
+
 Result<Program> with_adapters(Program program, std::span<const AdapterSource> adapters) {
   if (adapters.empty()) return program;
   if (program.pooling) {
@@ -193,7 +192,7 @@ Result<Program> with_adapters(Program program, std::span<const AdapterSource> ad
     return make_error(ErrorCode::kInvalidArgument, "{} adapters are more than the {} of a model",
                       adapters.size(), AdapterSource::kMost);
   }
-  const std::set<TensorId> factors = factors_of_rows(program);
+  const std::set<TensorId> factors = adaptable_matrices(program);
   std::map<TensorId, uint32_t> all;
   for (const AdapterSource& adapter : adapters) {
     if (std::ranges::find(program.adapters, adapter.name, &ProgramAdapter::name) !=

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -42,6 +43,10 @@ struct AdapterSource {
   /// What is added is so much of B (A x).
   float factor(uint32_t rank) const;
 };
+
+/// The matrices of which all that reads them multiplies rows by them (op::Linear), rising: those
+/// that adapters may add to.
+std::set<TensorId> adaptable_matrices(const Program& program);
 
 /// The program with rows that may each be an adapter's (Program::adapters, in this order): products
 /// with a matrix that one of them has something for add that. Errors (kBadFile) name the first

@@ -1,8 +1,9 @@
 // LoRA adapters: what rows with one say is what the model says whose matrices were merged with it,
 // whatever rows are beside them; and what others say is what they say without adapters.
+#include <algorithm>
 #include <map>
-#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -150,7 +151,25 @@ TEST_P(Adapters, AreRowsOfOneBatch) {
   const auto engine = make_engine(model, options);
   EXPECT_EQ(say(*engine, asked), alone);
   EXPECT_EQ(say(*engine, asked), alone);  // out of the cache, each its own
+  // One after the other, recorded steps of one shape follow each other with and without adapters.
+  for (const size_t i : {1u, 0u, 1u, 2u}) EXPECT_EQ(say(*engine, {asked[i]})[0], alone[i]) << i;
+  EXPECT_GT(engine->n_replays(), 0u);
   EXPECT_TRUE(engine->check_integrity().ok());
+}
+
+TEST_P(Adapters, RecordNothingInStepsWithoutOne) {
+  const Made made(GetParam());
+  const auto model = load(ModelSource(made.file->file()).with_adapters(made.sources));
+  ASSERT_NE(model, nullptr);
+  const auto engine = make_engine(model, exact());
+  const auto n_kernels = [&] {
+    return std::ranges::count_if(engine->variants(),
+                                 [](const std::string& name) { return name.starts_with("lora"); });
+  };
+  (void)say(*engine, {{some_tokens(20, 31), 0}});
+  EXPECT_EQ(n_kernels(), 0);
+  (void)say(*engine, {{some_tokens(20, 31), 0}, {some_tokens(20, 7), 1}});
+  EXPECT_EQ(n_kernels(), 2);
 }
 
 TEST_P(Adapters, HavePrefixesOfTheirOwn) {
