@@ -5,6 +5,7 @@
 #include "base/check.hpp"
 #include "shaders/common/row_shares.hpp"
 #include "shaders/lora/lora_expand.h"
+#include "shaders/lora/lora_rows.h"
 #include "shaders/lora/lora_shrink.h"
 #include "shaders/spirv.hpp"
 
@@ -59,7 +60,8 @@ void Lora::record(vk::Recorder& recorder, const Args& args) const {
         moved.x += first * args.x_stride * kFloatBytes;
         moved.adapters += first * sizeof(uint32_t);
         moved.t += first * row_t;
-        return vk::Grid{n_quads, rows};
+        moved.rows = rows;
+        return vk::Grid{n_quads, (rows + LORA_ROWS - 1) / LORA_ROWS};
       });
   LoraExpandPush expand;
   expand.t = args.t.address();
@@ -84,7 +86,9 @@ void Lora::record(vk::Recorder& recorder, const Args& args) const {
         moved.t += first * row_t;
         moved.adapters += first * sizeof(uint32_t);
         moved.y += first * args.y_stride * kFloatBytes;
-        return vk::Grid{(args.n_out + outputs_per_workgroup_ - 1) / outputs_per_workgroup_, rows};
+        moved.rows = rows;
+        return vk::Grid{(args.n_out + outputs_per_workgroup_ - 1) / outputs_per_workgroup_,
+                        (rows + LORA_ROWS - 1) / LORA_ROWS};
       });
 }
 

@@ -3,6 +3,7 @@
 #define PUMICE_SHADERS_LORA_EXPAND_H
 
 #include "common/interface.h"
+#include "lora/lora_rows.h"
 
 #define LORA_EXPAND_PUSH(FIELD)                                                                   \
   FIELD(ADDRESS, t)        /* float [rows][4 * n_quads] */                                        \
@@ -12,7 +13,8 @@
   FIELD(uint, b_stride)    /* outputs that b has */                                               \
   FIELD(uint, y_stride)                                                                           \
   FIELD(uint, n)       /* numbers of a row of y */                                                \
-  FIELD(uint, n_quads) /* fours of ranks */
+  FIELD(uint, n_quads) /* fours of ranks */                                                       \
+  FIELD(uint, rows)
 PUMICE_PUSH_CONSTANTS(LoraExpandPush, LORA_EXPAND_PUSH)
 
 #define LORA_EXPAND_SPEC(CONSTANT) CONSTANT(0, uint, workgroup_size, 64)
