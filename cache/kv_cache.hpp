@@ -271,7 +271,9 @@ class KvCache {
   };
   /// All that is findable under no salt, parents first, and what leads to it. Valid until the next
   /// call.
-  std::vector<CachedBlock> cached_blocks() const;
+  std::vector<CachedBlock> cached_blocks() const { return cached_blocks(options_.model); }
+  /// The same of another model's.
+  std::vector<CachedBlock> cached_blocks(const ModelFingerprint& model) const;
 
   // ---- prefixes that are taken elsewhere and brought back (read_prefix and adopt_prefix in
   // cache/move_bytes.hpp)

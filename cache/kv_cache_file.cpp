@@ -57,9 +57,9 @@ Status KvCache::open_prompt_cache(const std::filesystem::path& path, uint64_t li
   return {};
 }
 
-std::vector<KvCache::CachedBlock> KvCache::cached_blocks() const {
+std::vector<KvCache::CachedBlock> KvCache::cached_blocks(const ModelFingerprint& model) const {
   std::vector<CachedBlock> blocks;
-  const NodeId root = index_.find_root(options_.model, "");
+  const NodeId root = index_.find_root(model, "");
   if (root == kNoNode) return blocks;
   std::vector<std::pair<NodeId, size_t>> open = {{root, CachedBlock::kNone}};
   while (!open.empty()) {

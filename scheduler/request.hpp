@@ -56,6 +56,8 @@ struct RequestSpec {
   uint64_t client = 0;
   double deadline_s = std::numeric_limits<double>::infinity();
   std::string salt = {};  ///< prefixes are shared only between requests of one salt
+  /// What its keys and values depend on besides tokens; none: the cache's own. Not of a keyed cache.
+  std::optional<ModelFingerprint> model = {};
   /// Its tokens come no faster, but for one that may be made up for; 0: as fast as can be.
   double max_tokens_per_s = 0;
   /// Whether a step may be planned for it before the token of the step before is known.
@@ -67,7 +69,7 @@ struct RequestSpec {
   bool forgets_output = false;
   /// Another choice of the prompt of that request: while nothing was sampled behind that, this one
   /// waits for it, and samples its first token of the row of logits that the other samples too. Of
-  /// no meaning where the prompt or the salt is another, or with a keyed cache.
+  /// no meaning where the prompt, the salt or the model is another, or with a keyed cache.
   std::optional<RequestId> choice_of = {};
   std::optional<RequestId> id = {};  ///< chosen by the caller; else the next free one
 };
@@ -128,6 +130,7 @@ struct Request {
   bool on_turn = false;
   double turn_ends_s = std::numeric_limits<double>::infinity();
   std::string salt;
+  ModelFingerprint model;
   RequestTimes times;
 
   /// Positions that can be planned: ids known, or known to the device by then.

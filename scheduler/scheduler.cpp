@@ -147,12 +147,14 @@ Result<RequestId> Scheduler::add(RequestSpec spec, double now_s) {
   request->sequence_tokens = request->prompt_tokens;
   request->max_new_tokens = spec.max_new_tokens;
   request->times.arrived = now_s;
+  request->model = spec.model.value_or(cache_.options().model);
   request->prompt = keyed ? cache_.hash_keys(spec.keys, request->prompt_tokens, spec.salt)
-                          : cache_.hash_prompt(spec.prompt, spec.salt);
+                          : cache_.hash_prompt(spec.prompt, spec.salt, request->model);
   request->salt = std::move(spec.salt);
   if (std::isfinite(request->deadline_s)) deadlines_.emplace(request->deadline_s, request->id);
   if (const auto of = spec.choice_of ? requests_.find(*spec.choice_of) : requests_.end();
       of != requests_.end() && !keyed && of->second->salt == request->salt &&
+      of->second->model == request->model &&
       std::ranges::equal(tokens(of->first), request->prompt.content)) {
     request->choice_of = of->second->choice_of.value_or(of->first);
   }
@@ -195,11 +197,12 @@ void Scheduler::adopt(const Request& request, std::span<const uint32_t> tokens,
   adopted->max_new_tokens = request.max_new_tokens;
   adopted->generated_tokens = generated_tokens;
   adopted->sequence_tokens = static_cast<uint32_t>(tokens.size());
-  adopted->prompt = cache_.hash_prompt(tokens, request.salt);
+  adopted->prompt = cache_.hash_prompt(tokens, request.salt, request.model);
   adopted->cache = request.cache;
   adopted->preemptions = request.preemptions;
   adopted->prefill_iterations = request.prefill_iterations;
   adopted->salt = request.salt;
+  adopted->model = request.model;
   adopted->times = request.times;
   if (std::isfinite(adopted->deadline_s)) deadlines_.emplace(adopted->deadline_s, adopted->id);
   waiting_.insert(adopted.get());
@@ -284,7 +287,7 @@ void Scheduler::restart(RequestId id, std::span<const uint32_t> tokens) {
   if (request.running()) {
     suspend(request);
   }
-  request.prompt = cache_.hash_prompt(tokens, request.salt);
+  request.prompt = cache_.hash_prompt(tokens, request.salt, request.model);
   request.sequence_tokens = static_cast<uint32_t>(tokens.size());
   request.most_computed_tokens = 0;
   blocked_.reset();
@@ -380,7 +383,7 @@ void Scheduler::keep_choice(Request& choice, uint32_t token) {
   waiting_.insert(&choice);
   std::vector<uint32_t> tokens = std::move(choice.prompt.content);
   tokens.push_back(token);
-  choice.prompt = cache_.hash_prompt(tokens, choice.salt);
+  choice.prompt = cache_.hash_prompt(tokens, choice.salt, choice.model);
   choice.cache = {.prompt_tokens = choice.prompt_tokens,
                   .cached_tokens = choice.prompt_tokens,
                   .shared_tokens = choice.prompt_tokens,

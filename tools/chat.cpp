@@ -19,6 +19,7 @@
 #include "base/printable.hpp"
 #include "host/host.hpp"
 #include "text/conversation.hpp"
+#include "tools/adapter_options.hpp"
 #include "tools/answer_printer.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -64,6 +65,7 @@ constexpr std::string_view kStateSuffix = ".kv";
 
 struct ChatOptions {
   ModelOptions model;
+  AdapterOptions adapters;
   std::string prompt;
   std::string system;
   uint32_t n_predict = 0;  // 0: until the model ends or the context is full
@@ -144,13 +146,14 @@ Status Chat::open(const GgufFile& file, const Logger& logger) {
   if (engine_options.overflow == OverflowPolicy::kTruncateOldest) {
     engine_options.overflow = OverflowPolicy::kStop;
   }
-  PUMICE_TRY(host_, open_host(options_.model, file, texts_, logger,
+  PUMICE_TRY(const ModelSource source, options_.adapters.apply_to(file));
+  PUMICE_TRY(host_, open_host(options_.model, source, texts_, logger,
                               {.engine = engine_options,
                                .prompts = Prompts::kSeveral,
                                .forgets_messages = options_.serving.overflow != "stop",
                                .draft_model = options_.serving.draft_model,
                                .predicts = options_.serving.predicts()}));
-  PUMICE_TRY(conversation_, host_->open_conversation());
+  PUMICE_TRY(conversation_, host_->open_conversation({.adapter = options_.adapters.own()}));
   Conversation said;
   said.set_system(options_.system, options_.trust_special);
   return change_to(std::move(said));
@@ -611,6 +614,7 @@ Command add_chat(CLI::App& app) {
   options->model.add_to(*command, "auto", "f16");
   options->model.remember_costs = true;
   options->model.add_batch_sizes(*command);
+  options->adapters.add_to(*command, false);
   command->add_option("-p,--prompt", options->prompt, "The first message");
   command->add_option("--system-prompt,--sys", options->system,
                       "Instructions for the model, before the conversation");

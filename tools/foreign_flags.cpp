@@ -25,8 +25,7 @@ constexpr std::string_view kNoDraft =
 constexpr std::string_view kFileSaysRope = "rope scaling is what the model file says";
 constexpr std::string_view kNoSuchSampler =
     "there is no such sampler; there are --temp --top-k --top-p --min-p and the three penalties";
-constexpr std::string_view kNoAdapters =
-    "adapters are not supported; merge them into the model file";
+constexpr std::string_view kNoControlVectors = "control vectors are not supported";
 constexpr std::string_view kNoImages = "images and sound are not supported";
 constexpr std::string_view kTemplates = "chat templates are always rendered as Jinja";
 constexpr std::string_view kNoScores = "there is no such test; perplexity and --kl-base are there";
@@ -142,8 +141,9 @@ constexpr ForeignFlag kForeignFlags[] = {
      "the order of the samplers is fixed"},
     {"--repeat-last-n", kValue, kRefused, "penalties count all tokens of the context", {}, "-1"},
     {"-l --logit-bias", kValue, kRefused, "the library has it (docs/API.md), the program does not"},
-    {"--lora --lora-scaled --control-vector --control-vector-scaled", kValue, kRefused,
-     kNoAdapters},
+    {"--lora", kValue, kRefused, "run, chat and serve take adapters"},
+    {"--lora-scaled", kValue, kRefused, "run, chat and serve have --lora FILE@SCALE"},
+    {"--control-vector --control-vector-scaled", kValue, kRefused, kNoControlVectors},
     {"--rope-scaling --rope-scale --rope-freq-base --rope-freq-scale --yarn-orig-ctx "
      "--yarn-ext-factor --yarn-attn-factor --yarn-beta-slow --yarn-beta-fast",
      kValue, kRefused, kFileSaysRope},

@@ -116,7 +116,7 @@ Result<host::OpenOptions> open_options(const ModelOptions& options, const Logger
 }
 
 Result<std::shared_ptr<host::ModelOwner>> open_lasting(
-    const ModelOptions& options, const GgufFile& file, const host::ModelTexts& texts,
+    const ModelOptions& options, const ModelSource& source, const host::ModelTexts& texts,
     const Logger& logger, const EngineOptions& engine, const HostRequest& request) {
   std::shared_ptr<host::DeviceOwner> device = request.share.device;
   if (device == nullptr) {
@@ -136,7 +136,7 @@ Result<std::shared_ptr<host::ModelOwner>> open_lasting(
   ProgressBar bar("loading the model");
   return host::ModelOwner::load(
       std::move(device),
-      {.path = options.model, .engine = engine, .engine_may_differ = false, .plan = plan}, file,
+      {.path = options.model, .engine = engine, .engine_may_differ = false, .plan = plan}, source,
       texts, [&](uint64_t done, uint64_t total) { bar.update(done, total); }, plan);
 }
 
@@ -166,11 +166,11 @@ Result<std::unique_ptr<Engine>> make_engine(const host::OpenedModel& opened,
   return opened.make_engine(options, [&](size_t done, size_t total) { bar.update(done, total); });
 }
 
-Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const GgufFile& file,
-                                              host::ModelTexts texts, const Logger& logger,
-                                              HostRequest request) {
+Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options,
+                                              const ModelSource& source, host::ModelTexts texts,
+                                              const Logger& logger, HostRequest request) {
   if (request.plan == nullptr) {
-    PUMICE_TRY(request.plan, ModelPlan::of_source(file, request.predicts));
+    PUMICE_TRY(request.plan, ModelPlan::of_source(source, request.predicts));
   }
   EngineOptions engine_options = request.engine;
   const bool finds_context = request.prompts != Prompts::kKnown && options.context_tokens == 0;
@@ -182,7 +182,7 @@ Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const
     engine_options.context_tokens = finds_context ? least : options.context_tokens;
   }
   PUMICE_TRY(std::shared_ptr<host::ModelOwner> model,
-             open_lasting(options, file, std::move(texts), logger, engine_options, request));
+             open_lasting(options, source, std::move(texts), logger, engine_options, request));
   const host::OpenedModel opened = model->opened();
   std::shared_ptr<host::DraftModel> draft_model;
   if (!request.draft_model.empty()) {
@@ -192,7 +192,7 @@ Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const
   }
   std::shared_ptr<PredictionDrafter> prediction;
   if (request.predicts) {
-    PUMICE_TRY(prediction, host::load_prediction(opened, file, options.context_tokens));
+    PUMICE_TRY(prediction, host::load_prediction(opened, source, options.context_tokens));
   }
   if (finds_context) engine_options.context_tokens = 0;
   if (request.prompts != Prompts::kKnown) {

@@ -86,7 +86,7 @@ struct HostRequest {
   EngineOptions engine = {};
   Prompts prompts = Prompts::kKnown;
   DeviceShare share = {};  ///< without a device: the flags', opened for this model
-  std::shared_ptr<const ModelPlan> plan = {};  ///< the file's, if it has been made
+  std::shared_ptr<const ModelPlan> plan = {};  ///< the source's, if it has been made
   std::optional<bool> forgets_messages = {};   ///< HostOptions::forgets_messages
   std::string draft_model = {};                ///< file of HostOptions::draft_model, if any
   bool predicts = false;                       ///< with HostOptions::prediction
@@ -95,11 +95,12 @@ struct HostRequest {
 Result<std::shared_ptr<host::DeviceOwner>> open_device_owner(const ModelOptions& options,
                                                              const Logger& logger);
 
-/// The file's model on the flags' device, and a host of it, with progress bars. It goes on after
-/// the loss of the device, and gives up after a few tries. Warns as warn_beyond_training.
-Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options, const GgufFile& file,
-                                              host::ModelTexts texts, const Logger& logger,
-                                              HostRequest request);
+/// The source's model, of the flags' file, on the flags' device, and a host of it, with progress
+/// bars. It goes on after the loss of the device, and gives up after a few tries. Warns as
+/// warn_beyond_training.
+Result<std::unique_ptr<host::Host>> open_host(const ModelOptions& options,
+                                              const ModelSource& source, host::ModelTexts texts,
+                                              const Logger& logger, HostRequest request);
 
 /// A model that embeds on the flags' device, with progress bars; it goes on after the loss of the
 /// device. `plan`: of its program (build_embedding_program). Without -c its texts have at most

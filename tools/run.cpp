@@ -10,6 +10,7 @@
 #include "cache/token_cache.hpp"
 #include "engine/engine_limits.hpp"
 #include "host/host.hpp"
+#include "tools/adapter_options.hpp"
 #include "tools/answer_printer.hpp"
 #include "tools/command.hpp"
 #include "tools/flag_values.hpp"
@@ -35,6 +36,7 @@ constexpr uint32_t kMostChoices = 64;
 
 struct RunOptions {
   ModelOptions model;
+  AdapterOptions adapters;
   std::string prompt;
   std::string file;
   CLI::Option* prompt_option = nullptr;
@@ -137,15 +139,16 @@ Status Runner::open(const GgufFile& file, size_t prompt_tokens) {
   HostRequest request{.engine = engine_options,
                       .draft_model = options_.serving.draft_model,
                       .predicts = options_.serving.predicts()};
+  PUMICE_TRY(const ModelSource source, options_.adapters.apply_to(file));
   if (options_.repl || options_.n_predict < 0) {
     request.prompts = options_.repl ? Prompts::kSeveral : Prompts::kOne;
   } else {
-    PUMICE_TRY(request.plan, ModelPlan::of_source(file, request.predicts));
+    PUMICE_TRY(request.plan, ModelPlan::of_source(source, request.predicts));
     PUMICE_TRY(request.engine.context_tokens,
                context_for(options_.model, request.plan->program(), prompt_tokens,
                            static_cast<uint32_t>(options_.n_predict), engine_options.overflow));
   }
-  PUMICE_TRY(host_, open_host(options_.model, file, texts_, logger_, request));
+  PUMICE_TRY(host_, open_host(options_.model, source, texts_, logger_, request));
   return {};
 }
 
@@ -212,6 +215,7 @@ Result<Generation> Runner::generate_one(const host::RequestInput& asked) {
     input.log_probs = options_.log_probs;
     input.speculation = options_.serving.speculation();
     input.shares_prompt_with = first;
+    input.alone.adapter = options_.adapters.own();
     PUMICE_TRY(requests.emplace_back(),
                host_->submit(host::ConversationId::kNone, std::move(input)));
   }
@@ -336,6 +340,7 @@ Command add_run(CLI::App& app) {
   options->model.add_to(*command, "auto", "f16");
   options->model.remember_costs = true;
   options->model.add_batch_sizes(*command);
+  options->adapters.add_to(*command, false);
   options->prompt_option =
       command->add_option("-p,--prompt", options->prompt, "The prompt (or -f, or standard input)");
   command->add_option("-f,--file", options->file, "Read the prompt from a file")

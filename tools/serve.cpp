@@ -325,6 +325,7 @@ Command add_serve(CLI::App& app) {
   options->kv_flags = {command->get_option("--cache-type-k"),
                        command->get_option("--cache-type-v")};
   add_models(*command, models);
+  models.adapters.add_to(*command, true);
   add_answers(*command, *options);
   add_network(*command, *options);
   models.generation.add_to(*command);

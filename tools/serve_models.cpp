@@ -147,6 +147,17 @@ Status name_models(const std::vector<std::string>& aliases, std::vector<ServedFi
   return {};
 }
 
+Status name_adapters(const AdapterOptions& adapters, serve::ModelCard& card) {
+  for (std::string& name : adapters.names()) {
+    if (card.has_name(name)) {
+      return make_error(ErrorCode::kInvalidArgument,
+                        "--lora {}: the model or another adapter has that name", name);
+    }
+    card.adapters.push_back(std::move(name));
+  }
+  return {};
+}
+
 /// Null: the model writes text.
 Result<std::shared_ptr<const ModelPlan>> embedding_plan(const GgufFile& file,
                                                         const std::string& pooling) {
@@ -226,7 +237,11 @@ Result<std::vector<ServedFile>> find_served(ServedModelOptions& options, const L
     }
   }
   PUMICE_TRY_STATUS(name_models(options.aliases, files));
-  if (files.size() == 1) return files;
+  if (files.size() == 1) {
+    PUMICE_TRY_STATUS(name_adapters(options.adapters, files.front().card));
+    return files;
+  }
+  if (!options.adapters.given.empty()) return goes_with_one_model("--lora");
   if (!options.serving.draft_model.empty()) return goes_with_one_model("--model-draft");
   if (!options.serving.prompt_cache.empty()) return goes_with_one_model("--prompt-cache");
   return files;
@@ -260,7 +275,11 @@ Result<serve::OpenedParts> ServedModelOpener::open(size_t index, bool alone) {
   serve::ServedModel& model = parts.model;
   model.device = device_->snapshot().name;
   PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, embedding_plan(file, options_.pooling));
+  PUMICE_TRY(const ModelSource source, options_.adapters.apply_to(file));
   if (plan != nullptr) {
+    if (!source.adapters().empty()) {
+      return make_error(ErrorCode::kInvalidArgument, "--lora: a model that embeds takes none");
+    }
     PUMICE_TRY(parts.embedder, open_embedder_of(model_options, file, texts, plan, share));
     model.window_tokens = parts.embedder->text_tokens();
     model.trained_tokens = plan->program().context_length;
@@ -269,16 +288,19 @@ Result<serve::OpenedParts> ServedModelOpener::open(size_t index, bool alone) {
   }
   SamplingOptions generation = options_.generation;
   PUMICE_TRY_STATUS(generation.complete(texts));
-  PUMICE_TRY(parts.host, open_writer(model_options, file, texts, share));
+  PUMICE_TRY(parts.host, open_writer(model_options, source, texts, share));
   model.window_tokens = parts.host->window_tokens();
   model.trained_tokens = parts.host->model().opened().model->program.context_length;
   model.sampling = generation.sampler;
   model.draws_seeds = !generation.has_seed();
+  for (uint32_t i = 0; i < model.adapters.size(); ++i) {
+    parts.adapters.push_back(model.with_adapter(i));
+  }
   return parts;
 }
 
 Result<std::unique_ptr<host::Host>> ServedModelOpener::open_writer(const ModelOptions& model,
-                                                                   const GgufFile& file,
+                                                                   const ModelSource& source,
                                                                    const host::ModelTexts& texts,
                                                                    const DeviceShare& share) const {
   EngineOptions engine{.kv_type = model.kv_type(),
@@ -292,7 +314,7 @@ Result<std::unique_ptr<host::Host>> ServedModelOpener::open_writer(const ModelOp
   options_.serving.apply_to(engine);
   // A prompt or an answer that loses its beginning unseen is nothing for clients.
   engine.overflow = OverflowPolicy::kStop;
-  return open_host(model, file, texts, logger_,
+  return open_host(model, source, texts, logger_,
                    {.engine = engine,
                     .prompts = Prompts::kSeveral,
                     .share = share,

@@ -12,6 +12,7 @@
 #include "base/result.hpp"
 #include "engine/engine_options.hpp"
 #include "host/device_owner.hpp"
+#include "tools/adapter_options.hpp"
 #include "tools/model_options.hpp"
 #include "tools/sampling_options.hpp"
 #include "tools/serve/service/running_model.hpp"
@@ -25,6 +26,7 @@ struct ServedModelOptions {
   std::string folder;                ///< --models-dir
   uint32_t most_models = 4;          ///< --models-max
   std::vector<std::string> aliases;  ///< NAME, or NAME=ID
+  AdapterOptions adapters;
   SamplingOptions generation;
   ServingOptions serving;
   uint32_t parallel = 16;
@@ -44,7 +46,8 @@ struct ServedFile {
 };
 /// Those of -m and -hf, then those of the folder and the folders in it, by name; of the latter what
 /// is no model that can be served is left out, with a warning. Errors: kBadFile; kInvalidArgument:
-/// two files of one name, an alias of what is not there, nothing at all.
+/// two files of one name, an alias of what is not there, an adapter of a
+/// model's name or of several models, nothing at all.
 Result<std::vector<ServedFile>> find_served(ServedModelOptions& options, const Logger& logger);
 
 /// Opens models for a server, all on one device. One thread at a time.
@@ -61,7 +64,8 @@ class ServedModelOpener {
 
  private:
   bool has_several() const { return files_.size() > 1; }
-  Result<std::unique_ptr<host::Host>> open_writer(const ModelOptions& model, const GgufFile& file,
+  Result<std::unique_ptr<host::Host>> open_writer(const ModelOptions& model,
+                                                  const ModelSource& source,
                                                   const host::ModelTexts& texts,
                                                   const DeviceShare& share) const;
   Result<std::unique_ptr<host::LastingEmbedder>> open_embedder_of(

@@ -1,6 +1,7 @@
 // pumice synth: models with random weights, for benchmarks and tests.
 #include "base/path.hpp"
 #include "models/synthetic.hpp"
+#include "models/synthetic_adapter.hpp"
 
 #include <fmt/core.h>
 
@@ -23,6 +24,8 @@ struct SynthOptions {
   uint32_t n_layers = 0;
   uint32_t context_tokens = 0;
   bool predicts = false;
+  std::string adapter_of;  ///< file of the base
+  uint32_t rank = 16;
   std::string output;
   bool force = false;
   bool list = false;
@@ -65,14 +68,42 @@ Status print_presets() {
   return {};
 }
 
+/// An adapter's file is small.
+Status write_adapter(const SynthOptions& options) {
+  PUMICE_TRY(const ModelSource base, ModelSource::open(from_utf8(options.adapter_of)));
+  PUMICE_TRY_STATUS(write_synthetic_adapter(
+      base, {.rank = options.rank, .seed = options.seed}, from_utf8(options.output),
+      options.force ? OutputFile::Existing::kReplace : OutputFile::Existing::kRefuse));
+  print_message("{}: an adapter of rank {}\n", options.output, options.rank);
+  return {};
+}
+
+/// Whether a file may be written there.
+Status check_output(const SynthOptions& options) {
+  std::error_code error;
+  const std::filesystem::file_status status =
+      std::filesystem::status(from_utf8(options.output), error);
+  if (!std::filesystem::exists(status)) return {};
+  if (!is_regular_file(status)) {
+    return make_error(ErrorCode::kBadFile, "{}: not a regular file", options.output);
+  }
+  if (options.force) return {};
+  return make_error(ErrorCode::kInvalidArgument, "{}: exists already; --force replaces it",
+                    options.output);
+}
+
 Status synth(const SynthOptions& options) {
   if (options.list) return print_presets();
-  if (options.preset.empty()) {
+  if (options.preset.empty() && options.adapter_of.empty()) {
     return make_error(ErrorCode::kInvalidArgument,
                       "no preset: give one with --preset NAME (--list shows them)");
   }
   if (options.output.empty()) {
     return make_error(ErrorCode::kInvalidArgument, "no output: give a file with -o FILE");
+  }
+  if (!options.adapter_of.empty()) {
+    PUMICE_TRY_STATUS(check_output(options));
+    return write_adapter(options);
   }
   PUMICE_TRY(SyntheticShape shape, find_synthetic_preset(options.preset));
   PUMICE_TRY(const WeightType* const type, parse_weight_type(options.type));
@@ -82,18 +113,7 @@ Status synth(const SynthOptions& options) {
   PUMICE_TRY(
       const SyntheticModel model,
       SyntheticModel::create(shape, {.type = type, .pure = options.pure, .seed = options.seed}));
-  std::error_code error;
-  const std::filesystem::file_status status =
-      std::filesystem::status(from_utf8(options.output), error);
-  if (std::filesystem::exists(status)) {
-    if (!is_regular_file(status)) {
-      return make_error(ErrorCode::kBadFile, "{}: not a regular file", options.output);
-    }
-    if (!options.force) {
-      return make_error(ErrorCode::kInvalidArgument, "{}: exists already; --force replaces it",
-                        options.output);
-    }
-  }
+  PUMICE_TRY_STATUS(check_output(options));
   const InterruptGuard interrupt;  // an interrupted run removes what it wrote
   ProgressBar bar("writing");
   const auto start = std::chrono::steady_clock::now();
@@ -120,7 +140,18 @@ Command add_synth(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("synth", "Write a model of a real shape with random weights");
   command->add_flag("--list", options->list, "List the presets and exit");
-  command->add_option("--preset", options->preset, "Shape: llama-1b, llama-8b, … (see --list)");
+  CLI::Option* const preset =
+      command->add_option("--preset", options->preset, "Shape: llama-1b, llama-8b, … (see --list)");
+  command
+      ->add_option("--lora", options->adapter_of,
+                   "Instead of a model write a random LoRA adapter (F16) of this model file, for "
+                   "run, chat and serve --lora")
+      ->type_name("FILE")
+      ->excludes(preset);
+  command->add_option("--rank", options->rank, "Rank of the adapter")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, AdapterSource::kMostRank))
+      ->needs("--lora");
   command->add_option("--type", options->type, "Weight type of the matrices: f16, q8_0, q4_k, …")
       ->capture_default_str();
   command->add_flag("--pure", options->pure,

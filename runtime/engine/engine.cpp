@@ -1,6 +1,9 @@
 #include "engine/engine.hpp"
 
+#include <xxhash.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <new>
@@ -27,7 +30,23 @@ SchedulerOptions scheduler_options(const EngineOptions& options) {
           .spare_logit_rows = options.spare_logit_rows};
 }
 
-Requests::Limits request_limits(const EngineOptions& options, const Program& program) {
+/// What keys and values of rows with an adapter depend on, where those without depend on `base`.
+ModelFingerprint with_adapter(const ModelFingerprint& base, const ProgramAdapter& adapter) {
+  const std::array<uint64_t, 4> parts = {base.low, base.high, adapter.fingerprint[0],
+                                         adapter.fingerprint[1]};
+  const XXH128_hash_t hash = XXH3_128bits(parts.data(), sizeof parts);
+  return {hash.low64, hash.high64};
+}
+
+std::vector<ModelFingerprint> adapter_fingerprints(const Program& program,
+                                                   const ModelFingerprint& base) {
+  std::vector<ModelFingerprint> all;
+  for (const ProgramAdapter& adapter : program.adapters) all.push_back(with_adapter(base, adapter));
+  return all;
+}
+
+Requests::Limits request_limits(const EngineOptions& options, const Program& program,
+                                const ModelFingerprint& cached) {
   return {.n_vocab = program.n_vocab,
           .window_tokens = options.context_tokens,
           .overflow = options.overflow,
@@ -35,7 +54,8 @@ Requests::Limits request_limits(const EngineOptions& options, const Program& pro
           .greedy_only = options.greedy_only,
           .logits = options.prompt_logits,
           .hidden = program.gives_hidden,
-          .given_width = given_width(program)};
+          .given_width = given_width(program),
+          .adapters = adapter_fingerprints(program, cached)};
 }
 
 Result<EngineOptions> checked(EngineOptions options, const Model& model) {
@@ -124,7 +144,9 @@ Result<std::unique_ptr<Engine>> Engine::create(std::shared_ptr<vk::PipelineLibra
                                                   .logger = all.logger},
                                                  cache.kinds()));
   }
-  engine->requests_.emplace(std::move(scheduler), request_limits(all, device.program()));
+  Requests::Limits limits =
+      request_limits(all, device.program(), scheduler.cache().options().model);
+  engine->requests_.emplace(std::move(scheduler), std::move(limits));
   engine->start_stepper();
   return engine;
 }
@@ -166,7 +188,9 @@ Status Engine::rebuild(std::shared_ptr<vk::PipelineLibrary> pipelines,
     PUMICE_TRY(
         std::unique_ptr<DeviceState> device,
         DeviceState::create(pipelines, model, options_, progress, scheduler().cache().n_pages()));
-    if (device->cache_options().model != scheduler().cache().options().model) {
+    const ModelFingerprint cached = device->cache_options().model;
+    if (cached != scheduler().cache().options().model ||
+        adapter_fingerprints(device->program(), cached) != requests_->limits().adapters) {
       return make_error(
           ErrorCode::kInvalidArgument,
           "an engine can only be rebuilt with the model and the arithmetic it was made with");
@@ -397,8 +421,8 @@ Status Engine::save_prompt_cache() {
 // ---- the prefix store
 
 std::shared_ptr<PrefixStore::Reading> Engine::read_stored(std::span<const TokenId> prompt,
-                                                          std::string_view salt) {
-  if (store_ == nullptr || !salt.empty()) return nullptr;
+                                                          std::string_view salt, uint32_t adapter) {
+  if (store_ == nullptr || !salt.empty() || adapter != 0) return nullptr;
   const KvCache& cache = scheduler().cache();
   HashedPrompt hashed = cache.hash_prompt(prompt);
   std::vector<KindMask> known = cache.known_kinds(hashed);
@@ -448,24 +472,35 @@ Result<SavedSequence> Engine::sequence(RequestId id) const {
                        .n_prompt = requests_->n_prompt(id),
                        .sampling = request->sampling,
                        .next_output_index = requests_->next_output_index(id),
-                       .salt = request->salt};
+                       .salt = request->salt,
+                       .adapter = request->adapter};
 }
 
-SavedBinding Engine::saved_binding() const {
-  return {.model = device_->model().fingerprint,
-          .n_vocab = device_->program().n_vocab,
-          .state = scheduler().cache().binding()};
+SavedBinding Engine::saved_binding(uint32_t adapter) const {
+  SavedBinding binding{.model = device_->model().fingerprint,
+                       .n_vocab = device_->program().n_vocab,
+                       .state = scheduler().cache().binding()};
+  if (adapter == 0) return binding;
+  const ModelFingerprint model =
+      with_adapter({binding.model[0], binding.model[1]}, device_->program().adapters[adapter - 1]);
+  binding.model = {model.low, model.high};
+  binding.state.model = requests_->fingerprint_of(adapter);
+  return binding;
 }
 
 Result<std::vector<std::byte>> Engine::save(SavedSequence sequence) {
   return guarded([&]() -> Result<std::vector<std::byte>> {
     PUMICE_TRY_STATUS(check_device());
-    const SavedBinding binding = saved_binding();
+    if (sequence.adapter > device_->program().adapters.size()) {
+      return make_error(ErrorCode::kInvalidArgument, "adapter {} of the {} that the model has",
+                        sequence.adapter, device_->program().adapters.size());
+    }
+    const SavedBinding binding = saved_binding(sequence.adapter);
     PUMICE_TRY_STATUS(check_saved_sequence(sequence, binding.n_vocab));
     PUMICE_TRY_STATUS(stepper().settle());
     KvCache& cache = requests_->scheduler().cache();
     KvCache::CachedPrefix prefix =
-        cache.cached_prefix(cache.hash_prompt(sequence.tokens, sequence.salt));
+        cache.cached_prefix(hash_prompt(sequence.tokens, sequence.salt, sequence.adapter));
     const auto write = [&] {
       sequence.state_tokens = prefix.n_tokens;
       return write_saved_sequence(sequence, binding, prefix.pages.size());
@@ -490,13 +525,16 @@ Result<SavedSequence> Engine::restore(std::span<const std::byte> bytes,
   return guarded([&]() -> Result<SavedSequence> {
     PUMICE_TRY_STATUS(check_device());
     KvCache& cache = requests_->scheduler().cache();
+    uint32_t adapter = static_cast<uint32_t>(device_->program().adapters.size());
+    while (adapter > 0 && !is_of_model(bytes, saved_binding(adapter))) --adapter;
     PUMICE_TRY(OpenedSequence opened,
-               open_saved_sequence(bytes, saved_binding(), cache.kinds(), options));
+               open_saved_sequence(bytes, saved_binding(adapter), cache.kinds(), options));
     SavedSequence& sequence = opened.sequence;
+    sequence.adapter = adapter;
     if (sequence.state_tokens == 0) return sequence;
     PUMICE_TRY_STATUS(stepper().settle());
     const Status adopted =
-        adopt_prefix(cache, cache.hash_prompt(sequence.tokens, sequence.salt),
+        adopt_prefix(cache, hash_prompt(sequence.tokens, sequence.salt, adapter),
                      sequence.state_tokens, opened.pages, device_->pages(), options_.logger);
     if (adopted.ok()) return sequence;
     const ErrorCode code = adopted.error().code;

@@ -116,6 +116,9 @@ class Engine {
   /// queue yields to others' is a matter of the device: DeviceRequest::low_priority.
   void set_mode(EngineMode mode);
 
+  /// How many requests run or wait with each of Program::adapters.
+  std::vector<AdapterUse> adapter_use() const { return requests_->adapter_use(); }
+
   /// End a request in any state and free all it holds. No event of it follows, not even one that a
   /// failed step left. Nothing if its last event was delivered.
   std::optional<RequestReport> cancel(RequestId id);
@@ -139,10 +142,19 @@ class Engine {
   /// a file, kInternal, those of `step`.
   Status save_prompt_cache();
 
+  /// A prompt of requests with such an adapter (GenerationRequest::adapter), as the cache knows it.
+  HashedPrompt hash_prompt(std::span<const TokenId> prompt, std::string_view salt,
+                           uint32_t adapter) const {
+    return requests_->hash_prompt(prompt, salt, adapter);
+  }
+  /// What keys and values of requests with such an adapter depend on besides tokens.
+  const ModelFingerprint& fingerprint_of(uint32_t adapter) const {
+    return requests_->fingerprint_of(adapter);
+  }
   /// Begin to read from the prefix store what a request with this prompt could go on from and the
-  /// cache does not have. Null: nothing can be. Ends a `wait` once it is done.
+  /// cache does not have. Null: nothing can be, as with a salt or an adapter. Ends a `wait` once it is done.
   std::shared_ptr<PrefixStore::Reading> read_stored(std::span<const TokenId> prompt,
-                                                    std::string_view salt);
+                                                    std::string_view salt, uint32_t adapter = 0);
   /// What was read for this prompt is findable from now on, as far as host memory has room.
   void adopt_stored(std::span<const TokenId> prompt, PrefixStore::Reading& reading);
   /// Wait until all that is findable now is in the prefix store, but for what had no room. While no
@@ -235,7 +247,7 @@ class Engine {
   auto guarded(const Body& body) -> decltype(body());
   Status repair();
   Status check_device() const;
-  SavedBinding saved_binding() const;
+  SavedBinding saved_binding(uint32_t adapter) const;
   Stepper& stepper() const {
     PUMICE_CHECK(stepper_ != nullptr, "the engine has no device");
     return *stepper_;

@@ -82,7 +82,8 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
                 .attention_items = static_cast<uint32_t>(attention_items),
                 .attention_classes = static_cast<uint32_t>(lowered.attention_classes.size()),
                 .chunks = std::min(max_rows, options.n_sequences),
-                .recurrent_kinds = sizes.layout.recurrent_kinds()};
+                .recurrent_kinds = sizes.layout.recurrent_kinds(),
+                .adapters = !program.adapters.empty()};
   sizes.n_slots = options.n_sequences * Scheduler::kMaxOutstanding;
   sizes.n_rings = steps_under_way(options);
   sizes.table_stride = kv_blocks_of(options.context_tokens);

@@ -24,6 +24,7 @@ class Replays {
     uint32_t n_chunks = 0;
     uint32_t chunk_rows = 0;     ///< of the longest
     uint32_t split_classes = 0;  ///< Decoder::split_classes
+    bool adapts = false;         ///< StepArgs::adapts
     bool greedy_only = false;
     bool log_probs = false;
 

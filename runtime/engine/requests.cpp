@@ -54,6 +54,10 @@ Status Requests::check(const GenerationRequest& request) const {
   if (limits_.given_width == 0 && request.give) {
     return make_error(ErrorCode::kInvalidArgument, "this engine's model reads no given rows");
   }
+  if (request.adapter > limits_.adapters.size()) {
+    return make_error(ErrorCode::kInvalidArgument, "adapter {} of the {} that the model has",
+                      request.adapter, limits_.adapters.size());
+  }
   if (request.n_output_in_prompt > request.prompt.size() ||
       (request.n_output_in_prompt > 0 && request.on_logits)) {
     return make_error(ErrorCode::kInvalidArgument,
@@ -102,6 +106,7 @@ Result<RequestId> Requests::submit(GenerationRequest request, double now_s) {
                    .client = request.client,
                    .deadline_s = now_s + request.timeout_s,
                    .salt = request.salt,
+                   .model = fingerprint_of(request.adapter),
                    .max_tokens_per_s = request.max_tokens_per_s,
                    .runs_ahead = (!request.drafter || request.adapts_drafts) &&
                                  !request.on_hidden && !request.give};
@@ -161,6 +166,17 @@ RequestReport Requests::report_of(RequestId id, EndReason ended_by) const {
           .shifts = active.shifts,
           .truncated_tokens = active.truncated_tokens,
           .drafts = active.drafts};
+}
+
+std::vector<AdapterUse> Requests::adapter_use() const {
+  std::vector<AdapterUse> all(limits_.adapters.size());
+  if (all.empty()) return all;
+  for (const auto& [id, active] : requests_) {
+    if (active.request.adapter == 0) continue;
+    AdapterUse& use = all[active.request.adapter - 1];
+    ++(scheduler_.request(id).running() ? use.running : use.waiting);
+  }
+  return all;
 }
 
 // ---- what a step does
@@ -293,6 +309,7 @@ ChunkInput Requests::input_of(const StepChunk& chunk, bool is_new) const {
   input.rows_alike =
       may_have_drafts && (chunk.n_draft() > 0 ||
                           chunk.first_position >= uint64_t{active.n_prompt} + active.n_restored);
+  input.adapter = request.adapter;
   input.wants_hidden = bool{request.on_hidden};
   if (request.give) {
     input.given.resize(size_t{chunk.n_tokens} * limits_.given_width);

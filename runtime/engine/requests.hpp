@@ -73,6 +73,9 @@ struct GenerationRequest {
   /// tokenizer). Tokens are told as they come.
   enum class Delivery { kToken, kSentence } delivery = Delivery::kToken;
   std::string salt = {};  ///< prefixes are shared only between requests of one salt
+  /// 1 + the adapter of its rows in Program::adapters; 0: none. Prefixes are shared only between
+  /// requests of one adapter.
+  uint32_t adapter = 0;
   /// Each token comes with its log probability and those of so many best (at most kMostLogProbs) in
   /// its place. Not of an engine with EngineOptions::greedy_only.
   std::optional<uint32_t> log_probs = {};
@@ -149,6 +152,12 @@ struct StepEvent {
   std::optional<RequestReport> report = {};     ///< when finished
 };
 
+/// Requests with one adapter.
+struct AdapterUse {
+  uint32_t running = 0;
+  uint32_t waiting = 0;
+};
+
 /// Not thread-safe.
 class Requests {
  public:
@@ -162,6 +171,8 @@ class Requests {
     bool logits = false;       ///< on_logits
     bool hidden = false;       ///< on_hidden
     uint32_t given_width = 0;  ///< of a row of `give`; 0: there are none
+    /// What keys and values of rows with each of Program::adapters depend on besides tokens.
+    std::vector<ModelFingerprint> adapters = {};
   };
 
   Requests(Scheduler scheduler, const Limits& limits)
@@ -233,10 +244,24 @@ class Requests {
   void deliver_hidden(RequestId id, uint32_t position, TokenId token,
                       std::span<const float> row) const;
 
+  const Limits& limits() const { return limits_; }
   const Scheduler& scheduler() const { return scheduler_; }
   Scheduler& scheduler() { return scheduler_; }
   /// A salt that no other request has.
   std::string private_salt() { return fmt::format("private {}", n_private_salts_++); }
+
+  /// Of the keys and values of rows with an adapter (GenerationRequest::adapter).
+  const ModelFingerprint& fingerprint_of(uint32_t adapter) const {
+    return adapter == 0 ? scheduler_.cache().options().model : limits_.adapters.at(adapter - 1);
+  }
+  /// As a prompt of such a request.
+  HashedPrompt hash_prompt(std::span<const TokenId> tokens, std::string_view salt,
+                           uint32_t adapter) const {
+    return scheduler_.cache().hash_prompt(tokens, salt, fingerprint_of(adapter));
+  }
+
+  /// How many requests run or wait with each of Program::adapters.
+  std::vector<AdapterUse> adapter_use() const;
 
   /// For tests. Errors: kInternal when requests and scheduler disagree.
   Status check_integrity() const;

@@ -157,6 +157,7 @@ GenerationRequest continuation(SavedSequence sequence, uint32_t max_new_tokens) 
                             .max_new_tokens = max_new_tokens,
                             .sampling = std::move(sequence.sampling),
                             .salt = std::move(sequence.salt),
+                            .adapter = sequence.adapter,
                             .first_output_index = sequence.next_output_index};
   request.n_output_in_prompt = static_cast<uint32_t>(request.prompt.size()) - sequence.n_prompt;
   return request;
@@ -219,6 +220,13 @@ void seal_saved_sequence(std::span<std::byte> bytes) {
   std::memcpy(&header, bytes.data(), sizeof(header));
   header.checksum = checksum_of(bytes, header);
   std::memcpy(bytes.data(), &header, sizeof(header));
+}
+
+bool is_of_model(std::span<const std::byte> bytes, const SavedBinding& binding) {
+  Header header;
+  if (bytes.size() < sizeof(header)) return false;
+  std::memcpy(&header, bytes.data(), sizeof(header));
+  return header.magic == kMagic && header.model == binding.model;
 }
 
 Result<OpenedSequence> open_saved_sequence(std::span<const std::byte> bytes,

@@ -38,6 +38,8 @@ struct SavedSequence {
   SamplerOptions sampling = {};
   uint64_t next_output_index = 0;  ///< of the token that comes next, as its seed counts
   std::string salt = {};
+  /// GenerationRequest::adapter, of the engine that has it: the bytes are bound to the adapter's file.
+  uint32_t adapter = 0;
   std::string note = {};  ///< the caller's bytes, which come back as they are
   /// Positions whose state is saved, or was restored. Set by Engine::save and restore.
   uint32_t state_tokens = 0;
@@ -54,7 +56,7 @@ struct RestoreOptions {
 
 /// What saved bytes must agree with.
 struct SavedBinding {
-  std::array<uint64_t, 2> model = {};  ///< Model::fingerprint
+  std::array<uint64_t, 2> model = {};  ///< Model::fingerprint, and the adapter's
   uint32_t n_vocab = 0;
   PromptCacheBinding state;  ///< KvCache::binding
 };
@@ -67,6 +69,9 @@ std::vector<std::byte> write_saved_sequence(const SavedSequence& sequence,
                                             const SavedBinding& binding, size_t n_pages);
 /// The bytes are complete.
 void seal_saved_sequence(std::span<std::byte> bytes);
+
+/// Whether it says so of itself; nothing else is checked.
+bool is_of_model(std::span<const std::byte> bytes, const SavedBinding& binding);
 
 struct OpenedSequence {
   SavedSequence sequence;

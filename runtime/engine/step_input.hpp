@@ -76,6 +76,7 @@ struct ChunkInput {
   /// Its rows are of a draft, or of tokens that are read again after one: they are to be the same
   /// bits as one by one (Decoder::alike_rows).
   bool rows_alike = false;
+  uint32_t adapter = 0;           ///< GenerationRequest::adapter
   bool wants_hidden = false;      ///< the host wants the hidden rows of its rows
   std::vector<float> given = {};  ///< GenerationRequest::give: [rows][width]
   /// Positions whose logits the host wants: [first_logits, end_logits), of those in the chunk.

@@ -283,6 +283,7 @@ Status Stepper::queue(PendingStep& step, const DeviceState::StepWork& work) {
                          .n_chunks = args.n_chunks,
                          .chunk_rows = args.chunk_rows,
                          .split_classes = Decoder::split_classes(args),
+                         .adapts = args.adapts,
                          .greedy_only = work.greedy_only,
                          .log_probs = work.log_probs};
   const bool may_replay =

@@ -100,12 +100,12 @@ void Stepper::write_chunk(PendingStep& step, size_t index, DeviceState::StepWork
     const uint32_t token = i < input.tokens.size()
                                ? input.tokens[i]
                                : ops::Embedding::kFromSampled | step.fed_from[index];
-    const uint32_t row = args.add_row(token, position, chunk.slot);
+    const uint32_t row = args.add_row(token, position, chunk.slot, input.adapter);
     const bool samples = i >= first_sampled;
     const bool is_scored = i < input.scored.size();
     const bool wanted = input.wants_logits(position);
     if (!samples && !is_scored && !wanted) continue;
-    const uint32_t logit_row = args.add_logit_row(row);
+    const uint32_t logit_row = args.add_logit_row(row, input.adapter);
     if (wanted) step.logits_wanted.push_back({index, position, logit_row});
     if (is_scored) step.scored.push_back({index, position, logit_row});
     if (samples) step.sampled_rows.push_back(logit_row);

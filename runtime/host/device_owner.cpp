@@ -46,7 +46,7 @@ Result<OpenedModel> DeviceOwner::opened() {
 
 Result<OpenedModel> DeviceOwner::load(const ModelRequest& request) {
   PUMICE_TRY(const GgufFile file, GgufFile::open(request.path, request.open_file));
-  return load(request, file, {}, request.plan);
+  return load(request, ModelSource(file).with_adapters(request.adapters), {}, request.plan);
 }
 
 Result<OpenedModel> DeviceOwner::load(const ModelRequest& request, const ModelSource& source,

@@ -30,6 +30,7 @@ struct ModelRequest {
   /// What is loaded again of the file; none: ModelPlan::of_source. Of a program that embeds, `engine`
   /// means nothing.
   std::shared_ptr<const ModelPlan> plan = {};
+  std::vector<AdapterSource> adapters = {};  ///< ModelSource::adapters
 };
 
 /// Any thread. Opening holds a lock, which other threads that want the device wait for.

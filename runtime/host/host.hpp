@@ -62,6 +62,7 @@ struct ConversationDefaults {
   int32_t priority = 0;
   uint64_t client = 0;  ///< RequestSpec::client
   std::string salt;
+  uint32_t adapter = 0;  ///< GenerationRequest::adapter
   double max_tokens_per_s = 0;
   GenerationRequest::Delivery delivery = GenerationRequest::Delivery::kToken;
 };
@@ -153,7 +154,8 @@ struct Stats {
   uint64_t preemptions = 0;
   uint64_t queried_tokens = 0, hit_tokens = 0;  ///< in the prefix cache
   uint32_t running_requests = 0, waiting_requests = 0;
-  double kv_usage = 0;  ///< share of the KV pool that running requests use
+  std::vector<AdapterUse> adapters = {};  ///< Engine::adapter_use
+  double kv_usage = 0;                    ///< share of the KV pool that running requests use
   uint32_t kv_blocks = 0, block_tokens = 0;
   uint64_t drafted_tokens = 0, accepted_tokens = 0;
   uint32_t open_requests = 0, open_conversations = 0;

@@ -395,6 +395,7 @@ void Host::update_stats() {
   stats_.hit_tokens = cache.stats().cached_tokens;
   stats_.running_requests = static_cast<uint32_t>(scheduler.n_running());
   stats_.waiting_requests = static_cast<uint32_t>(scheduler.n_waiting() + reading_.size());
+  stats_.adapters = engine_->adapter_use();
   const double n_pages = std::max(cache.n_pages(), 1u);
   stats_.kv_usage = 1 - cache.n_free_pages() / n_pages;
   stats_.kv_blocks = cache.n_pages();

@@ -73,6 +73,7 @@ Result<Host::Prepared> Host::prepare(RequestInput input,
   request.client = defaults.client;
   request.timeout_s = input.timeout_s;
   request.salt = defaults.salt;
+  request.adapter = defaults.adapter;
   request.max_tokens_per_s = defaults.max_tokens_per_s;
   request.delivery = defaults.delivery;
   request.log_probs = input.log_probs;

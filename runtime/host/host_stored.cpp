@@ -20,7 +20,7 @@ bool Host::waits_for_stored(Submission& submission) {
       reading_, [&](const Reading& one) { return one.submission.id == submission.choice_of; });
   std::shared_ptr<PrefixStore::Reading> stored;
   if (!follows && !submission.scores && !request.on_logits) {
-    stored = engine_->read_stored(request.prompt, request.salt);
+    stored = engine_->read_stored(request.prompt, request.salt, request.adapter);
   }
   if (!follows && stored == nullptr) return false;
   reading_.push_back({std::move(submission), std::move(stored), Clock::now() + kLongestReading});
@@ -59,7 +59,8 @@ bool Host::ends_at_threshold(const Submission& submission) {
   if (submission.cache_hit_threshold <= 0) return false;
   const std::vector<TokenId>& prompt = submission.request.prompt;
   const KvCache& cache = engine_->scheduler().cache();
-  const CacheReport report = cache.look_up(cache.hash_prompt(prompt, submission.request.salt));
+  const CacheReport report = cache.look_up(
+      engine_->hash_prompt(prompt, submission.request.salt, submission.request.adapter));
   const double most = std::max(static_cast<double>(report.prompt_tokens) - 1, 1.0);
   if (report.cached_tokens >= submission.cache_hit_threshold * most) return false;
   Event event;

@@ -64,6 +64,7 @@ Result<std::shared_ptr<ModelOwner>> ModelOwner::load(std::shared_ptr<DeviceOwner
                                                      const ModelSource& source, ModelTexts texts,
                                                      const ModelWeights::Progress& loading,
                                                      std::shared_ptr<const ModelPlan> plan) {
+  request.adapters.assign(source.adapters().begin(), source.adapters().end());
   PUMICE_TRY(OpenedModel opened, device->load(request, source, loading, std::move(plan)));
   // An engine that is made again says itself whether it fits: it may do with less KV memory by now.
   request.engine_may_differ = true;

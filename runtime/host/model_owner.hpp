@@ -62,7 +62,8 @@ struct ModelTexts {
 /// Any thread.
 class ModelOwner {
  public:
-  /// `file`: what `request` opens, which is opened again only once the device was lost. `plan`:
+  /// `source`: what `request` opens, which is opened again only once the device was lost, with its
+  /// adapters, which become the request's. `plan`:
   /// the source's, if it has been made. Errors: DeviceOwner::load's.
   static Result<std::shared_ptr<ModelOwner>> load(std::shared_ptr<DeviceOwner> device,
                                                   ModelRequest request, const ModelSource& source,

@@ -12,7 +12,7 @@
 namespace pumice {
 namespace {
 
-constexpr uint64_t kFloat = sizeof(float);
+constexpr uint64_t kBufferFloat = sizeof(float);
 
 /// Columns of the widest input of a product.
 uint32_t widest_input(const Lowered& lowered) {
@@ -82,8 +82,8 @@ vk::ArenaLayout DecoderBuffers::lay_out(const Lowered& lowered, const Program& p
     most_heads = std::max<uint64_t>(most_heads, one.n_heads);
     most_values = std::max(most_values, uint64_t{one.n_heads} * one.value_dim());
   }
-  arena.add(2 * kFloat * limits.attention_partials * most_heads, partial_stats);
-  arena.add(kFloat * limits.attention_partials * most_values, partial_y);
+  arena.add(2 * kBufferFloat * limits.attention_partials * most_heads, partial_stats);
+  arena.add(kBufferFloat * limits.attention_partials * most_values, partial_y);
   const bool attends = !lowered.attention_classes.empty();
   arena.add(attends ? std::min(ops::FlashAttention::kCarriedBytes, slab_bytes) : 0, carried);
 
@@ -96,11 +96,12 @@ vk::ArenaLayout DecoderBuffers::lay_out(const Lowered& lowered, const Program& p
 
   for (BufferId id = 0; limits.routing != Routing::kChosen && id < lowered.buffers.size(); ++id) {
     const Buffer& buffer = lowered.buffers[id];
-    if (buffer.holds_routes) arena.add(kFloat * limits.rows_of(buffer) * buffer.width, routes[id]);
+    if (buffer.holds_routes)
+      arena.add(kBufferFloat * limits.rows_of(buffer) * buffer.width, routes[id]);
   }
   rope_tables.resize(program.ropes.size());
   for (size_t i = 0; i < program.ropes.size(); ++i) {
-    arena.add(kFloat * limits.context_tokens * program.ropes[i].dims, rope_tables[i]);
+    arena.add(kBufferFloat * limits.context_tokens * program.ropes[i].dims, rope_tables[i]);
   }
   return arena;
 }

@@ -142,7 +142,8 @@ std::span<const ModelFamily> model_families() { return kFamilies; }
 
 Result<Program> build_program(const ModelSource& source) {
   PUMICE_TRY(const ModelFamily* const family, family_of(source));
-  return build_checked(*family, source, ModelPart::kLayers);
+  PUMICE_TRY(Program program, build_checked(*family, source, ModelPart::kLayers));
+  return with_adapters(std::move(program), source.adapters());
 }
 
 Result<Program> build_of_metadata(const ModelSource& source, ModelPart part) {

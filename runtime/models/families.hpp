@@ -30,7 +30,8 @@ std::span<const ModelFamily> model_families();
 /// What a model computes, checked: every dimension is in range, no key that shapes what is computed
 /// was left unread (program_keys.hpp), and the file has every tensor in its shape and no other
 /// (program_tensors.hpp). Errors (kBadFile) name the key or tensor; an unknown
-/// architecture is named together with the known ones.
+/// architecture is named together with the known ones. With the source's adapters; errors: also
+/// with_adapters'.
 Result<Program> build_program(const ModelSource& source);
 
 /// What build_program builds where a source has no tensors but those that the page asks about: with

@@ -206,6 +206,7 @@ void Lowering::lower(const op::Linear& o) {
   const View y = new_view(width(result_));
   views_[result_] = y;
   emit(call::Linear{group_of({o.weight}), std::nullopt, x, y, width(o.x)}, label);
+  adapt(o, x, y);
   if (o.bias) add_bias(bias_of(o), y, width(result_), label);
 }
 
@@ -230,6 +231,7 @@ void Lowering::lower_bundled(const op::Linear& o, const Bundle& bundle, Place& p
         views_[value] = y;
         emit(call::Linear{place.group, i, x, y, width(o.x)}, bundle.label);
       }
+      adapt(o, x, y);
       if (place.bias && !bundle.bias_is_fused) {
         add_bias({*place.bias, column}, y, width(value), bundle.label);
       } else if (!place.bias && o.bias) {
@@ -238,6 +240,22 @@ void Lowering::lower_bundled(const op::Linear& o, const Bundle& bundle, Place& p
     }
     column += width(value);
   }
+}
+
+void Lowering::adapt(const op::Linear& o, View x, View y) {
+  const auto found = std::ranges::find(program_.adapted, o.weight.tensor, &AdaptedMatrix::tensor);
+  if (found == program_.adapted.end()) return;
+  emit(call::Lora{.x = x,
+                  .t = new_view(found->rank),
+                  .y = y,
+                  .matrix = static_cast<uint32_t>(found - program_.adapted.begin()),
+                  .n_in = width(o.x),
+                  .n_out = o.weight.n_rows,
+                  .first_out = o.weight.first_row,
+                  .b_stride = static_cast<uint32_t>(program_.tensors[o.weight.tensor].dims[1]),
+                  .rank = found->rank,
+                  .of_logits = row_set() == RowSet::kLogits},
+       "lora");
 }
 
 void Lowering::add_bias(VectorPart bias, View y, uint32_t n, const std::string& label) {

@@ -73,6 +73,8 @@ class Lowering {
 
   VectorPart bias_of(const op::Linear& o) { return {vector_of({*o.bias}), o.weight.first_row}; }
 
+  /// What adapters add to a product.
+  void adapt(const op::Linear& o, View x, View y);
   void add_bias(VectorPart bias, View y, uint32_t n, const std::string& label);
 
   /// Whether what reads a value only scales or caps it on its way to the logits.

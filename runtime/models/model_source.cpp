@@ -1,5 +1,7 @@
 #include "models/model_source.hpp"
 
+#include <utility>
+
 namespace pumice {
 
 Result<ModelSource> ModelSource::open(const std::filesystem::path& path) {
@@ -23,6 +25,12 @@ Result<ModelSource> ModelSource::synthetic(const SyntheticModel& model) {
   ModelSource source(*made->file);
   source.file_ = std::shared_ptr<const GgufFile>(made, &*made->file);
   source.synthetic_ = std::shared_ptr<const SyntheticModel>(made, &made->model);
+  return source;
+}
+
+ModelSource ModelSource::with_adapters(std::vector<AdapterSource> adapters) const {
+  ModelSource source = *this;
+  source.adapters_ = std::make_shared<const std::vector<AdapterSource>>(std::move(adapters));
   return source;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/result.hpp"
 #include "format/gguf.hpp"
+#include "models/adapter.hpp"
 #include "models/synthetic.hpp"
 #include "shaders/common/weight_matrix.hpp"
 
@@ -27,6 +28,10 @@ class ModelSource {
   /// The model whose file `write_synthetic_model` would write, to the byte, without any file. Holds
   /// its header in memory, and no weights.
   static Result<ModelSource> synthetic(const SyntheticModel& model);
+
+  /// The same model, whose requests may each have one of these (with_adapters).
+  ModelSource with_adapters(std::vector<AdapterSource> adapters) const;
+  std::span<const AdapterSource> adapters() const { return *adapters_; }
 
   /// Metadata, and tensors by name.
   const GgufFile& file() const { return *file_; }
@@ -49,6 +54,8 @@ class ModelSource {
 
   std::shared_ptr<const GgufFile> file_;
   std::shared_ptr<const SyntheticModel> synthetic_;  // null for a file
+  std::shared_ptr<const std::vector<AdapterSource>> adapters_ =
+      std::make_shared<const std::vector<AdapterSource>>();
   std::shared_ptr<std::atomic<uint32_t>> n_programs_ = std::make_shared<std::atomic<uint32_t>>(0);
 };
 

@@ -329,6 +329,20 @@ using Operation =
                  op::SoftCap, op::Split, op::SplitGroups, op::Concat, op::Route, op::ExpertLinear,
                  op::Combine>;
 
+/// A low-rank adapter that rows may have (adapter.hpp).
+struct ProgramAdapter {
+  std::string name;
+  std::array<uint64_t, 2> fingerprint = {};  ///< what keys and values of its rows depend on too
+
+  bool operator==(const ProgramAdapter&) const = default;
+};
+
+/// A matrix to whose products (op::Linear) adapters add.
+struct AdaptedMatrix {
+  TensorId tensor = 0;
+  uint32_t rank = 0;  ///< of all adapters, padded as their kernel wants it
+};
+
 /// One step of the list. It gives exactly one value.
 struct Op {
   Operation what;
@@ -369,6 +383,9 @@ struct Program {
   bool gives_hidden = false;
   /// Of a program that embeds: its result, `logits`, is then [tokens][width of an embedding].
   std::optional<Pooling> pooling = {};
+  /// Of which a row may have one; and to what they add, by rising tensor.
+  std::vector<ProgramAdapter> adapters = {};
+  std::vector<AdaptedMatrix> adapted = {};
 };
 
 /// What a HeadLinear reads and writes of each head.

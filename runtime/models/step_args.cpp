@@ -15,6 +15,10 @@ vk::ArenaLayout StepArgs::lay_out(const StepCapacity& capacity) {
     arena.add(row_bytes, *range);
   }
   arena.add(uint64_t{capacity.logit_rows} * sizeof(uint32_t), logit_rows);
+  if (capacity.adapters) {
+    arena.add(row_bytes, row_adapters);
+    arena.add(uint64_t{capacity.logit_rows} * sizeof(uint32_t), logit_adapters);
+  }
   const uint64_t items = capacity.attention_items;
   attention.resize(capacity.attention_classes);
   for (AttentionLists& lists : attention) {
@@ -53,16 +57,19 @@ void StepArgs::set_state(uint32_t chunk, uint32_t kind, uint64_t before, uint64_
   item.after = after;
 }
 
-uint32_t StepArgs::add_row(uint32_t token, uint32_t position, uint32_t slot) {
+uint32_t StepArgs::add_row(uint32_t token, uint32_t position, uint32_t slot, uint32_t adapter) {
   const uint32_t row = n_rows++;
   tokens.mapped<uint32_t>()[row] = token;
   positions.mapped<uint32_t>()[row] = position;
   row_seq.mapped<uint32_t>()[row] = slot;
+  if (!row_adapters.empty()) row_adapters.mapped<uint32_t>()[row] = adapter;
+  adapts = adapts || adapter != 0;
   return row;
 }
 
-uint32_t StepArgs::add_logit_row(uint32_t row) {
+uint32_t StepArgs::add_logit_row(uint32_t row, uint32_t adapter) {
   logit_rows.mapped<uint32_t>()[n_logit_rows] = row;
+  if (!logit_adapters.empty()) logit_adapters.mapped<uint32_t>()[n_logit_rows] = adapter;
   return n_logit_rows++;
 }
 

@@ -121,6 +121,12 @@ WeightLayout weight_layout(const ModelSource& source, const Program& program,
     for (const TensorId id : tensors) n += program.tensors[id].n_elements();
     layout.vectors.push_back(n * sizeof(float));
   }
+  for (const AdaptedMatrix& matrix : program.adapted) {
+    const auto& dims = program.tensors[matrix.tensor].dims;
+    for (const uint64_t n : {dims[0], dims[1]}) {
+      layout.vectors.push_back(program.adapters.size() * matrix.rank * n * sizeof(float));
+    }
+  }
   return layout;
 }
 

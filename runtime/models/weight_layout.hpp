@@ -49,7 +49,9 @@ struct WeightLayout {
     double read_share = 0;
   };
   std::vector<Piece> pieces;
-  std::vector<uint64_t> vectors;  ///< bytes of each of Lowered::vectors; never in pieces
+  /// Bytes of each of Lowered::vectors, then of what adapters have for each of Program::adapted, A
+  /// and B; never in pieces.
+  std::vector<uint64_t> vectors;
 
   /// The arena of the vectors, a range each.
   vk::ArenaLayout lay_out_vectors(std::vector<vk::BufferRange>& ranges) const;

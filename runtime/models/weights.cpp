@@ -36,6 +36,14 @@ class ModelWeights::Loader {
     PUMICE_TRY(vk::Arena arena, layout.lay_out_vectors(ranges).allocate(device_));
     weights_.vector_arena_ = std::make_shared<vk::Arena>(std::move(arena));
     for (size_t i = 0; i < all.size(); ++i) PUMICE_TRY_STATUS(vector(all[i], ranges[i]));
+    for (size_t i = 0; i < program_.adapted.size(); ++i) {
+      const Adapters at{ranges[all.size() + 2 * i], ranges[all.size() + 2 * i + 1]};
+      PUMICE_TRY(const AdapterMatrices matrices,
+                 adapter_matrices(program_, program_.adapted[i], source_.adapters()));
+      PUMICE_TRY_STATUS(uploader_.write(at.a, std::span<const float>(matrices.a)));
+      PUMICE_TRY_STATUS(uploader_.write(at.b, std::span<const float>(matrices.b)));
+      weights_.adapters_.push_back(at);
+    }
     return {};
   }
 

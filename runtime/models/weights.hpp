@@ -57,6 +57,14 @@ class ModelWeights {
   /// Floats of these tensors, one after the other, as they were loaded, or of one of them.
   vk::BufferRange vector(std::span<const TensorId> tensors) const;
 
+  /// What adapters have for one of Program::adapted; see ops::Lora::Args.
+  struct Adapters {
+    vk::BufferRange a;
+    vk::BufferRange b;
+  };
+  /// As they were loaded.
+  const Adapters& adapters(uint32_t matrix) const { return adapters_[matrix]; }
+
   std::span<const std::shared_ptr<const vk::Arena>> pieces() const { return pieces_; }
   /// The same weights, of which one piece lies in another arena of such slabs.
   ModelWeights with_piece(size_t index, std::shared_ptr<const vk::Arena> arena) const;
@@ -78,6 +86,7 @@ class ModelWeights {
   std::map<Key, Stack> stacks_;           // by their first matrix
   std::map<Key, WeightMatrix> matrices_;  // each, where it lies in its stack
   std::map<std::vector<TensorId>, vk::BufferRange> vectors_;
+  std::vector<Adapters> adapters_;
 };
 
 }  // namespace pumice

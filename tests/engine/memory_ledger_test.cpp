@@ -11,8 +11,10 @@
 #include "models/lowering.hpp"
 #include "models/model_source.hpp"
 #include "models/synthetic.hpp"
+#include "models/synthetic_adapter.hpp"
 #include "tests/engine/engine_fixture.hpp"
 #include "tests/shared_data.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace pumice {
 namespace {
@@ -75,6 +77,23 @@ TEST_F(MemoryLedger, OfExpertsIsThePlan) {
                                  .value())
           .value();
   compare(source, {greedy({.kv_type = KvType::kF32, .context_tokens = 65536})});
+}
+
+TEST_F(MemoryLedger, OfAdaptersIsThePlan) {
+  const ModelSource base =
+      ModelSource::synthetic(
+          SyntheticModel::create({.n_embd = 512, .n_vocab = 4096}, {.type = &weight_type("Q8_0")})
+              .value())
+          .value();
+  const test::TemporaryFolder folder;
+  std::vector<AdapterSource> adapters;
+  for (const uint32_t rank : {33u, 64u}) {
+    const auto path = folder.path() / (std::to_string(rank) + ".gguf");
+    ASSERT_TRUE(write_synthetic_adapter(base, {.rank = rank}, path).ok());
+    adapters.push_back(AdapterSource::open(std::to_string(rank), path).value());
+  }
+  compare(base.with_adapters(std::move(adapters)),
+          {greedy({.context_tokens = 65536}), {.context_tokens = 60000, .n_sequences = 3}});
 }
 
 TEST_F(MemoryLedger, OfWindowsIsThePlan) {

@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "models/synthetic_adapter.hpp"
 #include "tests/gpu_fixture.hpp"
 #include "tests/shared_data.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace pumice::host {
 namespace {
@@ -30,8 +32,9 @@ struct Answer {
 class HostTest : public ::testing::Test {
  protected:
   void SetUp() override { load({}); }
-  /// With that template.
-  void load(const std::optional<std::string>& chat_template) {
+  /// With that template, and these adapters.
+  void load(const std::optional<std::string>& chat_template,
+            const std::vector<AdapterSource>& adapters = {}) {
     PUMICE_REQUIRE_DEVICE(device);
     const auto path = test::shared_path("models/stories260K.gguf");
     if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
@@ -42,7 +45,8 @@ class HostTest : public ::testing::Test {
     auto owner = std::make_shared<DeviceOwner>(
         device, OpenOptions(),
         [device]() -> Result<std::shared_ptr<vk::Device>> { return device; });
-    auto model = ModelOwner::load(std::move(owner), {.path = path}, *file, *std::move(texts));
+    auto model = ModelOwner::load(std::move(owner), {.path = path},
+                                  ModelSource(*file).with_adapters(adapters), *std::move(texts));
     ASSERT_TRUE(model.ok()) << model.error().message;
     model_ = *std::move(model);
   }
@@ -282,6 +286,28 @@ TEST_F(HostTest, AfterALossItGoesOnAndSaysSo) {
     EXPECT_EQ(answer.text, undisturbed.text);
     EXPECT_EQ(host_->stats().n_lost_devices - before, static_cast<uint32_t>(n_losses));
   }
+}
+
+TEST_F(HostTest, AnAdapterStaysWithItsModelAfterALoss) {
+  const test::TemporaryFolder folder;
+  const auto path = folder.path() / "tales.gguf";
+  const GgufFile base = GgufFile::open(test::shared_path("models/stories260K.gguf")).value();
+  ASSERT_TRUE(write_synthetic_adapter(base, {.rank = 4}, path).ok());
+  load({}, {AdapterSource::open("tales", path).value()});
+  make_host();
+  const auto ask = [&](uint32_t adapter) {
+    RequestInput input{.text = "Once upon a time", .max_new_tokens = 8};
+    input.alone.adapter = adapter;
+    return answer_of(host_->submit(ConversationId::kNone, std::move(input))).tokens;
+  };
+  const std::vector<TokenId> plain = ask(0);
+  const std::vector<TokenId> tales = ask(1);
+  EXPECT_EQ(plain.size(), 8u);
+  EXPECT_NE(tales, plain);
+  lose_device(1);
+  EXPECT_EQ(ask(1), tales);
+  EXPECT_EQ(host_->stats().n_lost_devices, 1u);
+  EXPECT_EQ(ask(0), plain);
 }
 
 TEST_F(HostTest, ADeviceThatIsLostAgainAndAgainEndsRequestsAfterSoManyTries) {

@@ -272,6 +272,13 @@ GgufHeader PlainTransformer::header() const {
   return header;
 }
 
+void PlainTransformer::add_to(const std::string& tensor, std::span<const double> added) {
+  std::vector<float>& values = tensors_[index_.at(tensor)].values;
+  for (size_t i = 0; i < values.size(); ++i) {
+    values[i] = static_cast<float>(double{values[i]} + added[i]);
+  }
+}
+
 std::unique_ptr<SmallFile> PlainTransformer::file() const {
   return std::make_unique<SmallFile>(tensors_, header());
 }

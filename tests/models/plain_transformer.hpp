@@ -120,6 +120,9 @@ class PlainTransformer {
 
   explicit PlainTransformer(PlainForm form);
 
+  /// Adds to the numbers of a tensor.
+  void add_to(const std::string& tensor, std::span<const double> added);
+
   GgufHeader header() const;
   const std::vector<SmallTensor>& tensors() const { return tensors_; }
   /// The model as a file in memory.

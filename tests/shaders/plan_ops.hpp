@@ -15,6 +15,7 @@
 #include "shaders/latent/latent.hpp"
 #include "shaders/layer_norm/layer_norm.hpp"
 #include "shaders/log_probs/log_probs.hpp"
+#include "shaders/lora/lora.hpp"
 #include "shaders/recurrence/recurrence.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 #include "shaders/sampling/sampling.hpp"
@@ -40,6 +41,7 @@ inline Status plan_small_ops(vk::PipelineLibrary& pipelines,
   PUMICE_TRY_STATUS(ops::RmsNorm::plan(pipelines));
   PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));
   PUMICE_TRY_STATUS(ops::LogProbs::plan(pipelines));
+  PUMICE_TRY_STATUS(ops::Lora::plan(pipelines));
   for (const KvType type : {KvType::kF32, KvType::kF16}) {
     PUMICE_TRY_STATUS(ops::LatentRows::plan(pipelines, 576, type));
     PUMICE_TRY_STATUS(ops::LatentHeads::plan(

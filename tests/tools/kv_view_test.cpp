@@ -147,6 +147,40 @@ TEST_P(KvViews, ReplayedAreTheCacheAfterRandomLoad) {
 
 INSTANTIATE_TEST_SUITE_P(Caches, KvViews, ::testing::Values(0, 1, 2));
 
+TEST(KvView, TellsWhoseAdapterABlockIs) {
+  CacheRig rig({.n_pages = 16, .block_tokens = kBlock, .page_bytes = kPage});
+  const ModelFingerprint adapted = {7, 8};
+  KvView view({{"tales", adapted}});
+  const std::vector<uint32_t> tokens = counting(2 * kBlock + 1);
+  (void)rig.run(tokens);
+  EXPECT_EQ(view.look(rig.cache).size(), 1u);
+  HashedPrompt prompt = rig.cache.hash_prompt(tokens, "", adapted);
+  const SequenceId id = *rig.cache.begin(prompt, prompt.n_tokens);
+  ASSERT_TRUE(rig.cache.reserve(id, 2 * kBlock + 1).ok());
+  rig.cache.commit(id, 2 * kBlock + 1);
+  rig.cache.release(id);
+  const std::vector<KvEvent> events = view.look(rig.cache);
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].blocks.size(), 2u);
+  EXPECT_FALSE(events[0].has_parent);
+  EXPECT_EQ(events[0].adapter, 1u);
+  EXPECT_EQ(events[0].adapter_name, "tales");
+  EXPECT_TRUE(view.look(rig.cache).empty());
+}
+
+TEST(KvBatches, NameAnAdapter) {
+  const std::vector<KvEvent> events = {
+      {.blocks = {1}, .tokens = {5}, .block_tokens = 1, .adapter = 2, .adapter_name = "tales"}};
+  const std::vector<uint8_t> bytes = kv_batch(1.1, events, false);
+  EXPECT_EQ(std::string(bytes.begin() + 11, bytes.end()),
+            "\x98\xab"
+            "BlockStored"
+            "\x91\x01\xc0\x91\x05\x01\x02\xa3"
+            "GPU"
+            "\xa5"
+            "tales");
+}
+
 TEST(KvBatches, AreAsRoutersReadThem) {
   const std::vector<KvEvent> events = {
       {.blocks = {1, 2}, .tokens = {5, 6}, .block_tokens = 1},

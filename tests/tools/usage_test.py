@@ -197,7 +197,7 @@ class OtherRuntimes(CommandLineTest):
         self.refuses(USAGE, "run", "-m", "x", "--n-predict", "0", says="--n-predict")
 
     def test_what_would_change_the_text_is_refused_by_name(self):
-        for flags in ("--mirostat 2", "--lora a.gguf", "--rope-scaling yarn", "--rope-freq-base 1e6",
+        for flags in ("--mirostat 2", "--lora-scaled a.gguf", "--rope-scaling yarn", "--rope-freq-base 1e6",
                       "--typical 0.5", "--dry-multiplier 0.8", "--xtc-probability 0.5",
                       "--samplers top_k", "--logit-bias 1+1", "--override-kv a=int:1", "-bf x", "-hff x.gguf",
                       "--repeat-last-n 64", "--in-prefix x", "--mmproj x", "-sp", "-cnv", "--think=false",

@@ -80,8 +80,6 @@ Result<std::unique_ptr<App>> App::create(AppOptions options, AppModels models) {
         app->options_.pod_ip.empty() ? app->options_.host : app->options_.pod_ip;
     app->options_.kv_events->set_topic(
         fmt::format("kv@{}:{}@{}", ip, url.substr(url.rfind(':') + 1), models.cards.front().id));
-    app->service_.after_poll = [events = std::make_shared<KvEvents>(app->options_.kv_events)](
-                                   const KvCache& cache) { events->look(cache); };
   }
   app->keep_ = std::move(models.keep);
   app->models_ = std::make_unique<ModelPool>(
@@ -101,14 +99,24 @@ Result<std::unique_ptr<App>> App::create(AppOptions options, AppModels models) {
 
 std::unique_ptr<RunningModel> App::run_model(size_t model, OpenedParts parts) {
   Metrics& metrics = models_->metrics(model);
+  ServiceOptions service = service_;
+  if (options_.kv_events != nullptr && parts.host != nullptr) {
+    std::vector<KvAdapter> adapters;
+    for (const ServedModel& adapter : parts.adapters) {
+      adapters.push_back({adapter.id, parts.host->engine().fingerprint_of(adapter.adapter)});
+    }
+    service.after_poll = [events =
+                              std::make_shared<KvEvents>(options_.kv_events, std::move(adapters))](
+                             const KvCache& cache) { events->look(cache); };
+  }
   return std::make_unique<RunningModel>(
-      std::move(parts), service_,
+      std::move(parts), service,
       [this](std::function<void()> task) { http_->post(std::move(task)); }, options_.logger,
       metrics, [this, &metrics](const RequestSummary& summary) { conclude(metrics, summary); });
 }
 
-WireContext App::context_of(const RunningModel& model) {
-  return {.model = model.served(),
+WireContext App::context_of(const RunningModel& model, const Json& body) {
+  return {.model = model.served(model_named(body)),
           .always_usage = options_.always_usage,
           .both_reasonings = options_.both_reasonings,
           .warnings = &warnings_};
@@ -211,7 +219,7 @@ void App::generate(const std::shared_ptr<Exchange>& exchange, const Route& route
              [this, exchange, &route](const Json& body, const ModelPool::Lease& model) {
                auto parsed = std::make_shared<ParsedRequest>(ApiError{});
                try {
-                 *parsed = route.wire(body, context_of(*model));
+                 *parsed = route.wire(body, context_of(*model, body));
                } catch (const std::exception& exception) {
                  *parsed = of_exception(exception);
                }
@@ -231,7 +239,7 @@ void App::embed(const std::shared_ptr<Exchange>& exchange, const Route& route) {
              [this, exchange, &route](const Json& body, const ModelPool::Lease& model) {
                auto parsed = std::make_shared<std::variant<EmbeddingInput, ApiError>>(ApiError{});
                try {
-                 *parsed = read_embeddings(body, context_of(*model));
+                 *parsed = read_embeddings(body, context_of(*model, body));
                } catch (const std::exception& exception) {
                  *parsed = of_exception(exception);
                }
@@ -300,7 +308,7 @@ void App::answer_apart(const std::shared_ptr<Exchange>& exchange, const Route& r
              [this, exchange, &route](const Json& body, const ModelPool::Lease& model) {
                JsonOrError answer;
                try {
-                 answer = route.apart(body, context_of(*model));
+                 answer = route.apart(body, context_of(*model, body));
                } catch (const std::exception& exception) {
                  answer = of_exception(exception);
                }

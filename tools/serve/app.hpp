@@ -101,7 +101,8 @@ class App {
   std::optional<ApiError> why_not(const HttpRequest& request) const;
   bool has_key(const HttpRequest& request) const;
   uint64_t client_of(const HttpRequest& request) const;
-  WireContext context_of(const RunningModel& model);
+  /// As a body wants it that names the model, or an adapter of it.
+  WireContext context_of(const RunningModel& model, const Json& body);
   ModelMetrics metrics_of(size_t model) const;
   void handle(const std::shared_ptr<Exchange>& exchange);
   std::unique_ptr<RunningModel> run_model(size_t model, OpenedParts parts);

@@ -224,12 +224,14 @@ HttpResponse App::readiness() const {
 Json App::listed(size_t index, std::string_view id) const {
   const ModelCard& card = models_->card(index);
   const ModelPool::Lease model = models_->look_at(index);
+  const bool is_adapter =
+      std::find(card.adapters.begin(), card.adapters.end(), id) != card.adapters.end();
   Json json = {{"id", id},
                {"object", "model"},
                {"created", card.created},
                {"owned_by", "pumice"},
-               {"root", card.id},
-               {"parent", nullptr},
+               {"root", is_adapter ? id : std::string_view(card.id)},
+               {"parent", is_adapter ? Json(card.id) : Json()},
                {"status", {{"value", model != nullptr ? "loaded" : "unloaded"}}}};
   if (model != nullptr) json["max_model_len"] = model->served().window_tokens;
   return json;
@@ -237,7 +239,12 @@ Json App::listed(size_t index, std::string_view id) const {
 
 HttpResponse App::models() const {
   Json all = Json::array();
-  for (size_t i = 0; i < models_->size(); ++i) all.push_back(listed(i, models_->card(i).id));
+  for (size_t i = 0; i < models_->size(); ++i) {
+    all.push_back(listed(i, models_->card(i).id));
+    for (const std::string& adapter : models_->card(i).adapters) {
+      all.push_back(listed(i, adapter));
+    }
+  }
   return json_response({{"object", "list"}, {"data", std::move(all)}});
 }
 
@@ -253,6 +260,7 @@ HttpResponse App::model_of(const HttpRequest& request) const {
 
 ModelMetrics App::metrics_of(size_t index) const {
   ModelMetrics metrics{.model = models_->card(index).id,
+                       .adapters = models_->card(index).adapters,
                        .kv_type = options_.kv_type,
                        .counts = &models_->metrics(index),
                        .is_loaded = false};

@@ -9,15 +9,17 @@
 #include "models/calls/embed.hpp"
 #include "models/calls/experts.hpp"
 #include "models/calls/linear.hpp"
+#include "models/calls/lora.hpp"
 #include "models/calls/norms.hpp"
 #include "models/calls/recurrent.hpp"
 
 namespace pumice {
 
-using Call = std::variant<call::Embed, call::Linear, call::RmsNorm, call::LayerNorm, call::Rope,
-                          call::RopeKv, call::HeadLinear, call::Attention, call::ExpandedAttention,
-                          call::CausalConv, call::Recurrence, call::Gated, call::Elementwise,
-                          call::Route, call::GroupRoutes, call::ExpertLinear, call::Combine>;
+using Call =
+    std::variant<call::Embed, call::Linear, call::RmsNorm, call::LayerNorm, call::Rope,
+                 call::RopeKv, call::HeadLinear, call::Attention, call::ExpandedAttention,
+                 call::CausalConv, call::Recurrence, call::Gated, call::Elementwise, call::Lora,
+                 call::Route, call::GroupRoutes, call::ExpertLinear, call::Combine>;
 
 inline Touched touched(const Call& call) {
   Touched result;

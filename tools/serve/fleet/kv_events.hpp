@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "cache/kv_cache.hpp"
 #include "tools/serve/fleet/kv_publisher.hpp"
@@ -13,7 +15,8 @@ namespace pumice::serve {
 /// Of the thread that polls.
 class KvEvents {
  public:
-  explicit KvEvents(std::shared_ptr<KvPublisher> publisher) : publisher_(std::move(publisher)) {}
+  explicit KvEvents(std::shared_ptr<KvPublisher> publisher, std::vector<KvAdapter> adapters = {})
+      : publisher_(std::move(publisher)), view_(std::move(adapters)) {}
 
   /// Publishes what changed. A look reads the whole index, so it is taken 20 times a second at most,
   /// and takes a hundredth of the time at most.

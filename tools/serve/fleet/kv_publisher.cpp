@@ -73,8 +73,9 @@ EventJson event_json(const KvEvent& event, bool as_map) {
              {"parent_block_hash", event.has_parent ? EventJson(event.parent) : EventJson()},
              {"token_ids", event.tokens},
              {"block_size", event.block_tokens},
-             {"lora_id", nullptr},
+             {"lora_id", event.adapter == 0 ? EventJson() : EventJson(event.adapter)},
              {"medium", medium}};
+      if (event.adapter != 0) map["lora_name"] = event.adapter_name;
       break;
     case KvEvent::Kind::kRemoved:
       map = {{"type", "BlockRemoved"}, {"block_hashes", event.blocks}, {"medium", medium}};

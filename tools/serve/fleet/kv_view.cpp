@@ -15,7 +15,32 @@ struct SeenBlock {
   std::vector<uint32_t> runs;  // by kind: how many blocks up to here have it without a gap
   bool is_useful = false;
   bool on_device = true;
+  uint32_t adapter = 0;
 };
+
+/// Of the model without an adapter, then with each.
+struct AllBlocks {
+  std::vector<KvCache::CachedBlock> blocks;
+  std::vector<uint32_t> adapters;  // of each
+  std::vector<BlockHash> roots;    // by adapter
+};
+
+AllBlocks all_blocks(const KvCache& cache, const BlockHasher& hasher,
+                     const std::vector<KvAdapter>& adapters) {
+  AllBlocks all;
+  for (uint32_t adapter = 0; adapter <= adapters.size(); ++adapter) {
+    const ModelFingerprint& model =
+        adapter == 0 ? cache.options().model : adapters[adapter - 1].fingerprint;
+    all.roots.push_back(hasher.root(model, ""));
+    const size_t first = all.blocks.size();
+    for (KvCache::CachedBlock& block : cache.cached_blocks(model)) {
+      if (block.parent != KvCache::CachedBlock::kNone) block.parent += first;
+      all.blocks.push_back(std::move(block));
+    }
+    all.adapters.resize(all.blocks.size(), adapter);
+  }
+  return all;
+}
 
 bool can_resume(const PageKinds& kinds, const SeenBlock& block,
                 const std::vector<EntryPlaces>& pages, uint32_t block_tokens) {
@@ -33,18 +58,20 @@ bool can_resume(const PageKinds& kinds, const SeenBlock& block,
 std::vector<KvEvent> KvView::look(const KvCache& cache) {
   const PageKinds& kinds = cache.kinds();
   const uint32_t block_tokens = cache.options().block_tokens;
-  const std::vector<KvCache::CachedBlock> blocks = cache.cached_blocks();
   const BlockHasher hasher(cache.options().hash_bits);
-  const BlockHash root = hasher.root(cache.options().model, "");
+  const AllBlocks all = all_blocks(cache, hasher, adapters_);
+  const std::vector<KvCache::CachedBlock>& blocks = all.blocks;
   std::vector<SeenBlock> seen(blocks.size());
   for (size_t i = 0; i < blocks.size(); ++i) {
     const KvCache::CachedBlock& block = blocks[i];
     SeenBlock& one = seen[i];
     one.parent = block.parent;
+    one.adapter = all.adapters[i];
     if (block.tokens.size() != block_tokens) continue;  // nobody's parent
     const SeenBlock* const parent =
         block.parent == KvCache::CachedBlock::kNone ? nullptr : &seen[block.parent];
-    one.hash = hasher.child(parent == nullptr ? root : parent->hash, block.tokens);
+    one.hash =
+        hasher.child(parent == nullptr ? all.roots[one.adapter] : parent->hash, block.tokens);
     one.id = one.hash.low;
     one.depth = parent == nullptr ? 0 : parent->depth + 1;
     one.runs.resize(kinds.size());
@@ -96,7 +123,9 @@ std::vector<KvEvent> KvView::look(const KvCache& cache) {
       events.push_back({.parent = has_parent ? seen[block.parent].id : 0,
                         .has_parent = has_parent,
                         .block_tokens = block_tokens,
-                        .on_device = block.on_device});
+                        .on_device = block.on_device,
+                        .adapter = block.adapter});
+      if (block.adapter != 0) events.back().adapter_name = adapters_[block.adapter - 1].name;
     }
     KvEvent& stored = events[*run];
     stored.blocks.push_back(block.id);

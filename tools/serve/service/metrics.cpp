@@ -1,8 +1,9 @@
 #include "tools/serve/service/metrics.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <iterator>
 
 namespace pumice::serve {
@@ -64,6 +65,26 @@ class Page {
   const std::string prefix_;
   const std::span<const ModelMetrics> models_;
 };
+
+/// Which adapters requests have, as routers read it: names in labels, and the time as value.
+void write_adapters(std::span<const ModelMetrics> models, Page& page) {
+  if (std::ranges::all_of(models, [](const ModelMetrics& m) { return m.adapters.empty(); })) return;
+  const double now_s =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  constexpr std::string_view kName = "lora_requests_info";
+  page.each("gauge", kName, "Adapters of requests, at this time", [&](const ModelMetrics& model) {
+    std::vector<std::string> running, waiting;
+    for (size_t i = 0; i < std::min(model.stats.adapters.size(), model.adapters.size()); ++i) {
+      const std::string name = escaped(model.adapters[i]);
+      if (model.stats.adapters[i].running > 0) running.push_back(name);
+      if (model.stats.adapters[i].waiting > 0) waiting.push_back(name);
+    }
+    page.sample(
+        model, kName, now_s,
+        fmt::format(",max_lora=\"{}\",running_lora_adapters=\"{}\",waiting_lora_adapters=\"{}\"",
+                    model.adapters.size(), fmt::join(running, ","), fmt::join(waiting, ",")));
+  });
+}
 
 }  // namespace
 
@@ -148,6 +169,7 @@ std::string metrics_text(std::span<const ModelMetrics> models, bool vllm_names) 
                [](Model m) { return m.counts->generated_tokens_; });
     page.value("counter", "num_preemptions_total", "Requests that made room and began again",
                [](Model m) { return m.stats.preemptions; });
+    write_adapters(models, page);
     page.each("counter", "request_success_total", "Requests that ended, by why", [&](Model m) {
       for (const auto& [key, n] : m.counts->finished_) {
         if (key.second != 200) continue;

@@ -85,6 +85,7 @@ class Metrics {
 /// A model's metrics and what else is told of it.
 struct ModelMetrics {
   std::string model;
+  std::vector<std::string> adapters = {};  ///< names, by Program::adapters
   std::string kv_type;
   const Metrics* counts = nullptr;
   bool is_loaded = true;

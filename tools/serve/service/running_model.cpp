@@ -7,7 +7,9 @@ namespace pumice::serve {
 RunningModel::RunningModel(OpenedParts parts, const ServiceOptions& options,
                            const Service::Post& post, const Logger& logger, Metrics& metrics,
                            std::function<void(const RequestSummary&)> ended)
-    : model_(std::move(parts.model)), embedder_(std::move(parts.embedder)) {
+    : model_(std::move(parts.model)),
+      adapters_(std::move(parts.adapters)),
+      embedder_(std::move(parts.embedder)) {
   if (embedder_ == nullptr) {
     service_ = std::make_unique<Service>(std::move(parts.host), options, post, logger);
   }
@@ -18,6 +20,13 @@ RunningModel::RunningModel(OpenedParts parts, const ServiceOptions& options,
         return embedder->embed(texts, progress);
       },
       options.most_open, post);
+}
+
+const ServedModel& RunningModel::served(std::string_view name) const {
+  for (const ServedModel& adapter : adapters_) {
+    if (adapter.id == name) return adapter;
+  }
+  return model_;
 }
 
 void RunningModel::start() {

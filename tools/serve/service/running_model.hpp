@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <memory>
+#include <string_view>
+#include <vector>
 
 #include "base/log.hpp"
 #include "host/host.hpp"
@@ -17,6 +19,7 @@ namespace pumice::serve {
 /// What is opened of a model's file: a host if it writes text, else an embedder.
 struct OpenedParts {
   ServedModel model;
+  std::vector<ServedModel> adapters = {};  ///< of it, by Program::adapters
   std::unique_ptr<host::Host> host = {};
   std::unique_ptr<host::LastingEmbedder> embedder = {};
 };
@@ -34,6 +37,8 @@ class RunningModel {
   void stop();
 
   const ServedModel& served() const { return model_; }
+  /// The adapter of that name, or the model.
+  const ServedModel& served(std::string_view name) const;
   /// Null: it embeds.
   Service* service() const { return service_.get(); }
   /// Null: it writes text.
@@ -53,6 +58,7 @@ class RunningModel {
 
  private:
   const ServedModel model_;
+  const std::vector<ServedModel> adapters_;
   std::unique_ptr<host::LastingEmbedder> embedder_;
   std::unique_ptr<Service> service_;
   std::unique_ptr<EmbeddingService> embeddings_;

@@ -38,8 +38,20 @@ ServedModel ServedModel::read(const ModelCard& card, const GgufFile& file,
   return model;
 }
 
+ServedModel ServedModel::with_adapter(size_t index) const {
+  ServedModel model = *this;
+  model.id = adapters[index];
+  model.names.clear();
+  model.adapters.clear();
+  model.adapter = static_cast<uint32_t>(index) + 1;
+  return model;
+}
+
 bool ModelCard::has_name(std::string_view name) const {
-  return name == id || std::find(names.begin(), names.end(), name) != names.end();
+  const auto among = [&](const std::vector<std::string>& all) {
+    return std::find(all.begin(), all.end(), name) != all.end();
+  };
+  return name == id || among(names) || among(adapters);
 }
 
 bool ModelCard::is_called(std::string_view name) const {

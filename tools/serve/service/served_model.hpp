@@ -19,14 +19,16 @@ namespace pumice::serve {
 
 /// What is known of a model also while it is not loaded.
 struct ModelCard {
-  std::string id;                  ///< as /v1/models lists it
-  std::vector<std::string> names;  ///< further ones; "*": any
+  std::string id;                          ///< as /v1/models lists it
+  std::vector<std::string> names;          ///< further ones; "*": any
+  std::vector<std::string> adapters = {};  ///< names of its adapters, by Program::adapters
   std::string architecture;
   uint64_t file_bytes = 0;
   int64_t created = 0;  ///< seconds since 1970: when its file was first read
 
   /// What the file says of itself; its names are the caller's to fill.
   static ModelCard read(const GgufFile& file);
+  /// Also of an adapter.
   bool has_name(std::string_view name) const;
   /// Whether a request for `name` can be for this model; an empty one can.
   bool is_called(std::string_view name) const;
@@ -44,12 +46,16 @@ struct ServedModel : ModelCard {
   uint32_t trained_tokens = 0;
   SamplerOptions sampling;    ///< of requests that do not say
   bool draws_seeds = true;    ///< each request has another seed unless it says
+  uint32_t adapter = 0;       ///< GenerationRequest::adapter of its requests
   uint32_t vector_width = 0;  ///< of a model that turns texts into vectors; 0: it writes text
 
   /// The model of that card with what its file says; `texts` are its own. The rest is the caller's
   /// to fill.
   static ServedModel read(const ModelCard& card, const GgufFile& file,
                           const host::ModelTexts& texts);
+
+  /// One of its adapters, as a model of that name alone.
+  ServedModel with_adapter(size_t index) const;
 
   bool embeds() const { return vector_width != 0; }
 };

@@ -132,7 +132,8 @@ Result<host::RequestId> Service::submit_one(const GenerationInput& input, size_t
                             .alone = {.service_class = input.service_class,
                                       .priority = input.priority,
                                       .client = input.client,
-                                      .salt = input.salt}}));
+                                      .salt = input.salt,
+                                      .adapter = input.adapter}}));
   return submitted.id;
 }
 

@@ -34,6 +34,7 @@ struct GenerationInput {
   bool ignore_end = false;
   std::shared_ptr<const Constraint> constraint = {};
   std::string salt;
+  uint32_t adapter = 0;  ///< GenerationRequest::adapter
   ServiceClass service_class = ServiceClass::kNormal;
   int32_t priority = 0;
   uint64_t client = 0;  ///< RequestSpec::client

@@ -72,6 +72,7 @@ void read_class(Fields& fields, GenerationInput& input) {
 void read_generation(Fields& fields, const ServedModel& model, GenerationInput& input) {
   SamplerOptions& sampling = input.sampling;
   sampling = model.sampling;
+  input.adapter = model.adapter;
   fields.read("temperature", sampling.temperature, 0, 100);
   fields.read("top_p", sampling.top_p, 0, 1);
   int64_t top_k = sampling.top_k;
@@ -99,7 +100,7 @@ void read_generation(Fields& fields, const ServedModel& model, GenerationInput& 
   fields.refuse("mirostat", "this sampler does not exist here", 0);
   fields.refuse("min_tokens", "this server cannot do that", 0);
   fields.refuse("best_of", "only as many answers as n are made", input.n_choices);
-  fields.refuse("lora", "this server has no adapters");
+  fields.refuse("lora", "adapters are asked for by their names, as \"model\" (--lora NAME=FILE)");
   fields.ignore({"user", "store", "metadata", "service_tier", "prompt_cache_key",
                  "prompt_cache_retention", "safety_identifier", "cache_prompt", "add_bos_token"});
 }
