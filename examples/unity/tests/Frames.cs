@@ -79,7 +79,7 @@ static class Frames {
     True(milliseconds[milliseconds.Count / 10] < Budget, "most frames wait, for " + milliseconds[milliseconds.Count / 10] + " ms");
 
     // What a frame may not take is left for the next ones.
-    string question = string.Join(" ", Enumerable.Repeat("Tell me of a dog and of a cat.", 2).ToArray());
+    string question = string.Join(" ", Enumerable.Repeat("Tell me of a dog and of a cat.", 8).ToArray());
     int[] frames = new[] { 1000f, 0.01f }.Select(budget => {
       var one = Ready(Character());
       one.maxTokens = 1;
