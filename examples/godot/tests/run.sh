@@ -24,15 +24,15 @@ ctypes.CDLL(sys.argv[1]).pumice_device_list(None, ctypes.c_size_t(0), ctypes.byr
 sys.exit(None if n.value else print("no Vulkan device here") or 1)
 PYTHON
 
-rm -rf "$folder/project" "$folder/home"
-mkdir -p "$folder/project/addons" "$folder/project/.godot" "$folder/home"
+rm -rf "$folder/project" "$folder/user"
+mkdir -p "$folder/project/addons" "$folder/project/.godot" "$folder/user"
 cp -r "$here"/project/. "$here/tests/check.gd" "$here/tests/check.tscn" "$folder/project"
 cp -r "$folder/addons/pumice" "$folder/project/addons"
 cp "$here/../../models/pumice-stories.gguf" "$folder/project/model.gguf"
 # What the editor writes when a project is first opened. (Without a window, the editor of 4.6 crashes when it then ends:
 # godotengine/godot#111048.)
 echo res://addons/pumice/pumice.gdextension >"$folder/project/.godot/extension_list.cfg"
-export HOME=$folder/home  # user://
+export HOME=$folder/user  # user://
 
 run() {
   timeout 280 "$PUMICE_GODOT" --headless --path "$folder/project" "$@" 2>&1 | tee "$folder/output"
