@@ -102,7 +102,7 @@ POSIX = {"dlfcn.h", "fcntl.h", "malloc.h", "poll.h", "pthread.h", "pwd.h", "sign
          "unistd.h"}
 WINDOWS = {"io.h", "shellapi.h", "shlobj.h", "windows.h", "winioctl.h"}
 C = {"assert.h", "errno.h", "stdarg.h", "stdbool.h", "stddef.h", "stdint.h", "stdio.h", "stdlib.h", "string.h"}
-WRITTEN_BY_THE_BUILD = {"pumice_commit.h"}
+WRITTEN_BY_THE_BUILD = {"pumice_commit.h", "gdextension_interface.h"}
 
 # What systems and compilers do differently is in runtime/base/: headers of a system in a file of that system
 # (file_posix.cpp), questions of which it is and what only some compilers have anywhere there. Terminal and signals are

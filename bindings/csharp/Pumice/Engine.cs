@@ -234,6 +234,20 @@ public sealed class Session : IDisposable {
     }
   }
 
+  /// <summary>How many questions were asked, answered or not; of sessions without messages, requests with a prompt.</summary>
+  public int Turns {
+    get {
+      uint turns;
+      Native.Check(Abi.pumice_session_turns(engine.Handle, number, out turns));
+      return checked((int)turns);
+    }
+  }
+
+  /// <summary>To the end of that many turns. `keepQuestion`: to before the next one's reply, which GoOn gives anew.</summary>
+  public void RollBack(int turns, bool keepQuestion = false) {
+    Native.Check(Abi.pumice_session_rollback(engine.Handle, number, checked((uint)turns), Native.Bool(keepQuestion)));
+  }
+
   /// <summary>Bytes for Engine.Restore, with its keys and values.</summary>
   public byte[] Save() { return engine.Save(number); }
 

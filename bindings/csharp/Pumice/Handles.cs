@@ -78,10 +78,73 @@ public sealed class Device : IDisposable {
     }
   }
 
-  /// <summary>A model of a GGUF file: seconds for a large one.</summary>
-  public Model Load(string path) { return new Model(this, path); }
+  /// <summary>A model of a GGUF file: seconds for a large one. `engine`: what it leaves room for.</summary>
+  public Model Load(string path, EngineOptions engine = null) {
+    using (var scope = new Scope()) {
+      pumice_model_options options = ModelOptions(scope, path, engine);
+      ModelHandle model;
+      Native.Check(Abi.pumice_model_load(Handle, ref options, out model));
+      return new Model(model);
+    }
+  }
+
+  /// <summary>The same, while this thread goes on.</summary>
+  public Loading BeginLoad(string path, EngineOptions engine = null) {
+    using (var scope = new Scope()) {
+      pumice_model_options options = ModelOptions(scope, path, engine);
+      LoadingHandle loading;
+      Native.Check(Abi.pumice_model_load_begin(Handle, ref options, out loading));
+      return new Loading(loading);
+    }
+  }
 
   public void Dispose() { Handle.Dispose(); }
+
+  private static pumice_model_options ModelOptions(Scope scope, string path, EngineOptions engine) {
+    return new pumice_model_options {
+      struct_size = Native.SizeOf<pumice_model_options>(), path = scope.String(path),
+      engine = engine == null ? IntPtr.Zero : scope.Struct(engine.Of(scope))
+    };
+  }
+}
+
+/// <summary>Bytes of the file's weights; a total of 0 is not known yet.</summary>
+public struct LoadProgress {
+  /// <summary>Loading.Take says how.</summary>
+  public bool Ended;
+  public ulong DoneBytes, TotalBytes;
+}
+
+/// <summary>A model that is being loaded. Made by Device.BeginLoad; disposing it ends the loading.</summary>
+public sealed class Loading : IDisposable {
+  private readonly LoadingHandle handle;
+
+  internal Loading(LoadingHandle handle) { this.handle = handle; }
+
+  /// <summary>How far it is, once it has ended or after that long; 0: now.</summary>
+  public LoadProgress Wait(ulong microseconds = Abi.PUMICE_NO_LIMIT) {
+    var progress = new pumice_load_progress { struct_size = Native.SizeOf<pumice_load_progress>() };
+    Native.Check(Abi.pumice_loading_wait(handle, microseconds, ref progress));
+    return new LoadProgress {
+      Ended = progress.phase == LoadPhase.Ended, DoneBytes = progress.done_bytes, TotalBytes = progress.total_bytes
+    };
+  }
+
+  /// <summary>It ends soon; nothing happens to one that has ended.</summary>
+  public void Cancel() {
+    Status status = Abi.pumice_loading_cancel(handle);
+    if (status != Status.NotFound) Native.Check(status);
+  }
+
+  /// <summary>The model, once, waiting for it. Throws what Device.Load does, and Status.Cancelled.</summary>
+  public Model Take() {
+    Wait();
+    ModelHandle model;
+    Native.Check(Abi.pumice_loading_take(handle, out model));
+    return new Model(model);
+  }
+
+  public void Dispose() { handle.Dispose(); }
 }
 
 public sealed class ModelInfo {
@@ -104,18 +167,11 @@ public sealed class ModelInfo {
   }
 }
 
-/// <summary>Made by Device.Load.</summary>
+/// <summary>Made by Device.Load and Loading.Take.</summary>
 public sealed class Model : IDisposable {
   internal readonly ModelHandle Handle;
 
-  internal Model(Device device, string path) {
-    using (var scope = new Scope()) {
-      var options = new pumice_model_options {
-        struct_size = Native.SizeOf<pumice_model_options>(), path = scope.String(path)
-      };
-      Native.Check(Abi.pumice_model_load(device.Handle, ref options, out Handle));
-    }
-  }
+  internal Model(ModelHandle handle) { Handle = handle; }
 
   public ModelInfo Info {
     get {

@@ -11,7 +11,7 @@ static class Tests {
   private static Device device;
   private static Model model;
   private static Engine engine;
-  private static string text;
+  private static string path, text;
 
   static int Main(string[] arguments) {
     try {
@@ -20,11 +20,13 @@ static class Tests {
       Console.WriteLine("no usable Vulkan device: " + problem.Message);
       return problem.Status == Status.NoDevice ? 77 : 1;
     }
-    model = device.Load(arguments[0]);
+    path = arguments[0];
+    model = device.Load(path);
     engine = model.CreateEngine(new EngineOptions { Sequences = 4, ContextTokens = 512 });
     text = engine.Generate(Prompt, Tokens(24)).Wait().Text;
     var tests = new Action[] { WhatFailsSaysWhatAndWhy, PiecesAreTheText, InfosAndTokens, ManyFromManyThreads, Async,
-                               Constraints, SessionsRememberAndAreSaved, CancellingAndStops, Frames, ClosedHandles };
+                               Constraints, SessionsRememberAndAreSaved, SessionsGoBack,
+                               ModelsThatAreLoadedMeanwhile, CancellingAndStops, Frames, ClosedHandles };
     int failed = 0;
     foreach (Action test in tests) {
       try {
@@ -126,6 +128,34 @@ static class Tests {
       then = second.Text;
     }
     using (var again = engine.Restore(saved)) Equal(again.Say("Then", Tokens(8)).Wait().Text, then);
+  }
+
+  private static void SessionsGoBack() {
+    using (var session = engine.OpenSession()) {
+      session.Say("Tell me of a dog.", Tokens(6)).Wait();
+      string reply = session.Say("And of a cat?", Tokens(6)).Wait().Text;
+      Equal(session.Turns, 2);
+      session.RollBack(1, true);
+      Equal(session.GoOn(null, Tokens(6)).Wait().Text, reply);
+      Equal(Throws<PumiceException>(() => session.RollBack(3)).Status, Status.NotFound);
+      session.RollBack(0);
+      Equal(session.Turns, 0);
+    }
+  }
+
+  private static void ModelsThatAreLoadedMeanwhile() {
+    var options = new EngineOptions { ContextTokens = 64 };
+    using (var loading = device.BeginLoad(path, options)) {
+      LoadProgress progress = loading.Wait(1000);
+      for (; !progress.Ended; progress = loading.Wait(1000)) True(progress.DoneBytes <= progress.TotalBytes, "within");
+      Equal(progress.DoneBytes, progress.TotalBytes);
+      loading.Cancel();
+      using (var loaded = loading.Take())
+      using (var other = loaded.CreateEngine(options)) Equal(other.Generate(Prompt, Tokens(24)).Wait().Text, text);
+      Equal(Throws<PumiceException>(() => loading.Take()).Status, Status.NotFound);
+    }
+    using (var loading = device.BeginLoad("/nowhere/ä.gguf"))
+      Equal(Throws<PumiceException>(() => loading.Take()).Status, Status.BadFile);
   }
 
   private static void CancellingAndStops() {
