@@ -4,7 +4,8 @@
 #   scripts/install_packages.sh         what `make run` and `make test` need
 #   scripts/install_packages.sh lint    that and what `make lint` and `make test-matrix` need
 #   scripts/install_packages.sh windows that of `make run`, and what scripts/build_windows.sh needs
-#   scripts/install_packages.sh list    print the names only (add `lint` or `windows` for those too)
+#   scripts/install_packages.sh arm64   that of `make run`, and what scripts/build_arm64.sh needs
+#   scripts/install_packages.sh list    print the names only (add `lint`, `windows` or `arm64` for those too)
 #
 # Installs what is missing and nothing else; silent and instant when nothing is.
 # PUMICE_NO_INSTALL=1 installs nothing and names what is missing.
@@ -41,6 +42,8 @@ lint_packages=(clang-format clang-tidy shellcheck clang libclang-rt-dev patch xz
 # The compiler for Windows, GoogleTest as source, and what makes the root that Windows programs are tested in
 # (tests/matrix/wine.sh).
 windows_packages=(g++-mingw-w64-x86-64-posix googletest mmdebstrap)
+# The compiler for arm64; libraries are fetched by scripts/arm64_root.sh.
+arm64_packages=(g++-aarch64-linux-gnu)
 # A browser for the tests of `pumice report`; Ubuntu has it as a snap only.
 if grep -qs '^ID=debian' /etc/os-release; then lint_packages+=(chromium); fi
 
@@ -49,8 +52,9 @@ for argument in "$@"; do
   case $argument in
     lint) packages+=("${lint_packages[@]}") ;;
     windows) packages+=("${windows_packages[@]}") ;;
+    arm64) packages+=("${arm64_packages[@]}") ;;
     list) list_only=1 ;;
-    *) echo "install_packages: unknown argument '$argument' (lint, windows, list)" >&2; exit 2 ;;
+    *) echo "install_packages: unknown argument '$argument' (lint, windows, arm64, list)" >&2; exit 2 ;;
   esac
 done
 if [[ $list_only == 1 ]]; then

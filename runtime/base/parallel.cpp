@@ -42,7 +42,7 @@ Status for_each_on_threads(size_t n, size_t max_threads,
   if (max_threads == 0) max_threads = std::max(1u, std::thread::hardware_concurrency());
   const size_t n_threads = std::min(n, max_threads);
   {
-    std::vector<std::jthread> others;
+    std::vector<std::thread> others;
     others.reserve(n_threads);
     try {
       for (size_t i = 1; i < n_threads; ++i) others.emplace_back(work);
@@ -50,6 +50,7 @@ Status for_each_on_threads(size_t n, size_t max_threads,
       // Those that started, at least this one, do all of it.
     }
     work();
+    for (std::thread& other : others) other.join();
   }
   return first_failure;
 }

@@ -52,6 +52,13 @@ std::vector<float> scores_of(const RouteShape& shape) {
   return scores;
 }
 
+/// Of those that are numbers.
+float highest(std::span<const float> scores) {
+  float most = -kInfinity;
+  for (const float score : scores) most = score > most ? score : most;
+  return most;
+}
+
 /// What a row's experts are chosen by, in fp64, and what their weights are parts of.
 struct Probabilities {
   std::vector<double> choosing;    ///< higher is better
@@ -142,6 +149,7 @@ Result<PreparedOp> prepare_route(OpBed& bed, const RouteShape& shape) {
     for (uint32_t rank = 0; shape.kind.given && rank < shape.n_used; ++rank) {
       order[rank] = given[2 * (size_t{row} * shape.n_used + rank)];
     }
+    const double most = highest({own, shape.n_experts});
     double sum = p.total;
     if (shape.kind.renormalised) {
       sum = 0;
@@ -156,8 +164,6 @@ Result<PreparedOp> prepare_route(OpBed& bed, const RouteShape& shape) {
       const double gain = shape.kind.gained ? double{gains[order[rank]]} : 1;
       const double weight = shape.weight_scale * p.numerators[order[rank]] / sum * gain;
       if (std::isnan(weight)) continue;
-      double most = -kInfinity;
-      for (uint32_t e = 0; e < shape.n_experts; ++e) most = std::fmax(most, own[e]);
       const bool softmax = shape.kind.probability == Route::Kind::Probability::kSoftmax;
       const double distance =
           softmax ? double{own[order[rank]]} - most : -std::abs(own[order[rank]]);

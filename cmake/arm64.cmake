@@ -1,0 +1,20 @@
+# Toolchain: Linux on arm64 by Debian's cross compiler, with the libraries, the C library among them, of
+# scripts/arm64_root.sh. What is built runs under its emulator, of a processor that software drivers are quick on: of the
+# emulator's own choice (`max`) lavapipe never finishes a shader.
+set(CMAKE_SYSTEM_NAME Linux)
+set(CMAKE_SYSTEM_PROCESSOR arm64)
+set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)
+set(CMAKE_CXX_COMPILER aarch64-linux-gnu-g++)
+cmake_path(SET root NORMALIZE ${CMAKE_CURRENT_LIST_DIR}/../build/arm64-root)
+if(NOT EXISTS ${root}/stamp)
+  message(FATAL_ERROR "${root}: not there; run scripts/arm64_root.sh")
+endif()
+set(CMAKE_SYSROOT ${root}/tree)
+set(CMAKE_CROSSCOMPILING_EMULATOR ${root}/qemu-aarch64-static -cpu cortex-a72 -L ${root}/tree)
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(ENV{PKG_CONFIG_SYSROOT_DIR} ${root}/tree)
+set(ENV{PKG_CONFIG_LIBDIR} ${root}/tree/usr/lib/aarch64-linux-gnu/pkgconfig:${root}/tree/usr/share/pkgconfig)
+set(PUMICE_LICENCES ${root}/tree/usr/share/doc CACHE PATH "Folder with the licence of each of Debian's packages")
