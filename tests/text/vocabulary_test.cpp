@@ -105,24 +105,23 @@ TEST(Vocabulary, AnIdOutsideTheVocabularyCountsAsAbsent) {
 }
 
 TEST(Vocabulary, WhatAsksForAMiddleIsWhatTheFileSaysOrAllOfAKnownSpelling) {
-  const SyntheticVocabulary synthetic;
-  VocabularyData data = synthetic.data();
-  EXPECT_FALSE(Tokenizer::create(data).value().vocabulary().fill_tokens());
-  data.tokens[10] = "<fim_prefix>";
-  data.tokens[11] = "<fim_suffix>";
-  EXPECT_FALSE(Tokenizer::create(data).value().vocabulary().fill_tokens());
-  data.tokens[12] = "<fim_middle>";
-  const auto spelled = Tokenizer::create(data).value();
-  ASSERT_TRUE(spelled.vocabulary().fill_tokens());
-  EXPECT_EQ(spelled.vocabulary().fill_tokens()->prefix, 10u);
-  EXPECT_EQ(spelled.vocabulary().fill_tokens()->middle, 12u);
-  data.fill_prefix_id = 20;
-  data.fill_suffix_id = 21;
-  data.fill_middle_id = 22;
-  const auto told = Tokenizer::create(data).value();
-  EXPECT_EQ(told.vocabulary().fill_tokens()->suffix, 21u);
-  data.fill_middle_id = 1u << 30;
-  EXPECT_EQ(Tokenizer::create(data).value().vocabulary().fill_tokens()->suffix, 11u);
+  SyntheticVocabulary synthetic;
+  const auto fill_tokens = [&](std::optional<uint32_t> middle_id = {}) {
+    VocabularyData data = synthetic.data();
+    if (middle_id) data.fill_prefix_id = 20, data.fill_suffix_id = 21;
+    data.fill_middle_id = middle_id;
+    return Tokenizer::create(data).value().vocabulary().fill_tokens();
+  };
+  EXPECT_FALSE(fill_tokens());
+  const TokenId prefix = synthetic.add("<fim_prefix>", 0, TokenType::kControl);
+  const TokenId suffix = synthetic.add("<fim_suffix>", 0, TokenType::kControl);
+  EXPECT_FALSE(fill_tokens());
+  const TokenId middle = synthetic.add("<fim_middle>", 0, TokenType::kControl);
+  ASSERT_TRUE(fill_tokens());
+  EXPECT_EQ(fill_tokens()->prefix, prefix);
+  EXPECT_EQ(fill_tokens()->middle, middle);
+  EXPECT_EQ(fill_tokens(22)->suffix, 21u);
+  EXPECT_EQ(fill_tokens(1u << 30)->suffix, suffix);  // an id that is none
 }
 
 TEST(Vocabulary, GenerationEndsAtEosEndOfTurnAndKnownChatMarkers) {

@@ -76,7 +76,7 @@ class Turns(LimitsTest):
 
 
 class Classes(LimitsTest):
-    def order(self, flags, occupying):
+    def order(self, flags, occupying, batch_tokens=2):
         """In which the requests end that were answered: one for interactive use that takes all there is, and one of
         a batch that comes when the first is under way."""
         server = self.start("--log", "json", *flags)
@@ -84,7 +84,7 @@ class Classes(LimitsTest):
         first = self.post(server, {**shared, **occupying, "service_class": "interactive"}, **{"X-Request-Id": "first"})
         n = occupying.get("n", 1)
         server.wait_until(lambda: server.metric("pumice:num_requests_running") == n, "the first one runs")
-        batch = self.post(server, {**shared, "max_tokens": 2, "service_class": "batch"}, **{"X-Request-Id": "batch"})
+        batch = self.post(server, {**shared, "max_tokens": batch_tokens, "service_class": "batch"}, **{"X-Request-Id": "batch"})
         self.assertEqual((first.getresponse().status, batch.getresponse().status), (200, 200))
         server.wait_until(lambda: sum("request_id" in line for line in server.log) == 2, "both are logged")
         return [json.loads(line)["request_id"] for line in server.log if "request_id" in line]
@@ -95,11 +95,12 @@ class Classes(LimitsTest):
         self.assertEqual(self.order(["--parallel", "1", "--aging", "0.01"], occupying), ["batch", "first"])
 
     def test_a_class_has_the_tokens_that_are_left_to_it(self):
-        # The rows of the first one's choices are all that a step holds.
+        # The rows of the first one's choices are all that a step holds, until the first of them ends: others began some
+        # steps later, and end as many later.
         flags = ["--parallel", "20", "--batch-size", "16", "--aging", "0"]
-        occupying = {"max_tokens": 100, "n": 16}
-        self.assertEqual(self.order(flags, occupying), ["first", "batch"])
-        self.assertEqual(self.order([*flags, "--reserve-decode", "batch=4"], occupying), ["batch", "first"])
+        occupying = {"max_tokens": 400, "n": 16}
+        self.assertEqual(self.order(flags, occupying, 40), ["first", "batch"])
+        self.assertEqual(self.order([*flags, "--reserve-decode", "batch=4"], occupying, 40), ["batch", "first"])
 
 
 class Doors(LimitsTest):
