@@ -25,8 +25,8 @@ MUTATIONS = [
      "cli_streams:Streams.test_standard_output_that_is_full_is_an_error_of_every_command"),
     ("a plan that does not fit is a success", "tools/info_fit.cpp",
      "  if (fit.fits()) return {};\n", "  return {};\n", "cli_fit:Fit.test_a_model_larger_than_the_memory_is_planned_without_being_loaded"),
-    ("a self-test cut short blames its kernels", "tools/self_test.cpp",
-     "      known->running_modules.clear();\n", "", "cli_interrupt:AtOnce.test_a_self_test_cut_short_blames_no_kernel"),
+    ("a self-test cut short blames its kernels", "runtime/host/self_test.cpp",
+     "  last_->running_modules.clear();\n", "", "cli_interrupt:AtOnce.test_a_self_test_cut_short_blames_no_kernel"),
     # What somebody typed or wrote is theirs.
     ("/save replaces any file", "tools/chat.cpp",
      "path == file_ ? Existing::kReplace : Existing::kRefuse", "Existing::kReplace", "cli_chat:Chat.test_nobodys_file_is_replaced"),

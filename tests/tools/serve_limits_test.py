@@ -98,9 +98,9 @@ class Classes(LimitsTest):
         # The rows of the first one's choices are all that a step holds, until the first of them ends: others began some
         # steps later, and end as many later.
         flags = ["--parallel", "20", "--batch-size", "16", "--aging", "0"]
-        occupying = {"max_tokens": 400, "n": 16}
-        self.assertEqual(self.order(flags, occupying, 40), ["first", "batch"])
-        self.assertEqual(self.order([*flags, "--reserve-decode", "batch=4"], occupying, 40), ["batch", "first"])
+        occupying = {"max_tokens": 100, "n": 16}
+        self.assertEqual(self.order(flags, occupying, 20), ["first", "batch"])
+        self.assertEqual(self.order([*flags, "--reserve-decode", "batch=4"], occupying, 20), ["batch", "first"])
 
 
 class Doors(LimitsTest):
