@@ -278,8 +278,9 @@ class Driver:
         self.n_lost = 0
 
     def environment(self):
-        layers = [str(LAYER), *filter(None, [os.environ.get("VK_LAYER_PATH")])]
-        return {"VK_INSTANCE_LAYERS": "VK_LAYER_PUMICE_faults", "VK_LAYER_PATH": ":".join(layers),
+        # A path takes the place of the system's own, which has the validation layer.
+        others = os.environ.get("VK_LAYER_PATH") or "/usr/share/vulkan/explicit_layer.d"
+        return {"VK_INSTANCE_LAYERS": "VK_LAYER_PUMICE_faults", "VK_LAYER_PATH": f"{LAYER}:{others}",
                 "PUMICE_TEST_FAULTS": str(self.folder)}
 
     def lose_device(self, give_up):
