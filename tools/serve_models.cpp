@@ -40,32 +40,38 @@ bool is_family(std::string_view architecture) {
   });
 }
 
-Result<ServedFile> read_card(const fs::path& path) {
-  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
+Result<ServedFile> card_of(const fs::path& path, const GgufFile& file) {
   PUMICE_TRY(const GgufPart part, part_of(file));
   ServedFile served{.path = path, .card = serve::ModelCard::read(file)};
   served.card.id = served_name(path, part);
   return served;
 }
 
-/// Empty: it can be served, as far as is known before it is loaded.
-std::string why_not_served(const fs::path& path, const ServedFile& served) {
-  const Result<GgufFile> file = GgufFile::open(path);
-  if (!file.ok()) return file.error().message;
-  const auto type = file->get_or<std::string_view>("general.type", "model");
-  if (type.ok() && *type != "model") return fmt::format("it is of type {}", printable(*type, 40));
-  if (!is_family(served.card.architecture)) {
-    return fmt::format("its architecture \"{}\" is not supported",
-                       printable(served.card.architecture, 40));
+/// Of a file that somebody may have put beside models: errors also for what is none that can be
+/// served, as far as is known before it is loaded.
+Result<ServedFile> read_found(const fs::path& path) {
+  PUMICE_TRY(const GgufFile file, GgufFile::open(path));
+  PUMICE_TRY(ServedFile served, card_of(path, file));
+  const auto type = file.get_or<std::string_view>("general.type", "model");
+  if (type.ok() && *type != "model") {
+    return make_error(ErrorCode::kBadFile, "it is of type {}", printable(*type, 40));
   }
-  return {};
+  if (!is_family(served.card.architecture)) {
+    return make_error(ErrorCode::kBadFile, "its architecture \"{}\" is not supported",
+                      printable(served.card.architecture, 40));
+  }
+  return served;
 }
 
+/// As its name says, "…-00002-of-00003.gguf": the first part opens the others.
 bool is_later_part(const fs::path& path) {
-  const Result<GgufFile> file = GgufFile::open(path);
-  if (!file.ok()) return false;
-  const Result<GgufPart> part = part_of(*file);
-  return part.ok() && part->number > 1;
+  constexpr std::string_view kFirst = "-00001-of-";
+  constexpr size_t kSuffix = kFirst.size() + 5;
+  const std::string name = to_utf8(path.stem());
+  if (name.size() < kSuffix) return false;
+  const std::string_view suffix = std::string_view(name).substr(name.size() - kSuffix);
+  return suffix[0] == '-' && suffix.substr(6, 4) == "-of-" && !suffix.starts_with(kFirst) &&
+         suffix.find_first_not_of("-of0123456789") == std::string_view::npos;
 }
 
 /// Of a folder and the folders in it, sorted.
@@ -101,8 +107,8 @@ Status add_folder(const std::string& folder, std::vector<ServedFile>& files, con
       return fs::equivalent(file.path, path, unknown);
     });
     if (is_known || is_later_part(path)) continue;
-    Result<ServedFile> served = read_card(path);
-    std::string reason = served.ok() ? why_not_served(path, *served) : served.error().message;
+    Result<ServedFile> served = read_found(path);
+    std::string reason = served.ok() ? "" : served.error().message;
     if (reason.empty() && has_id(files, served->card.id)) {
       reason = fmt::format("there is another model called {}", served->card.id);
     }
@@ -221,7 +227,8 @@ Result<std::vector<ServedFile>> find_served(ServedModelOptions& options, const L
     options.files = {options.model.model};
   }
   for (const std::string& path : options.files) {
-    PUMICE_TRY(ServedFile served, read_card(from_utf8(path)));
+    PUMICE_TRY(const GgufFile file, GgufFile::open(from_utf8(path)));
+    PUMICE_TRY(ServedFile served, card_of(from_utf8(path), file));
     if (has_id(files, served.card.id)) {
       return make_error(ErrorCode::kInvalidArgument,
                         "-m {}: there is another model called {}; rename one of the files", path,

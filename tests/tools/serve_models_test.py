@@ -205,6 +205,7 @@ class Folder(ModelsTest):
         (inner / "quen.gguf").symlink_to(self.models / "quen.gguf")
         (inner / "stories.gguf").write_bytes(MODEL.read_bytes())
         (folder / "broken.gguf").write_bytes(b"GGUF and no more")
+        (folder / "large-00002-of-00003.gguf").write_bytes(b"a part, which its first one opens")
         (folder / "notes.txt").write_text("no model")
         server = Server(self.folder, "--models-dir", folder, "--temp", "0", model=None)
         self.addCleanup(server.stop)
@@ -215,6 +216,7 @@ class Folder(ModelsTest):
         log = "".join(server.log)
         self.assertIn("broken.gguf is not served", log)
         self.assertIn("there is another model called stories", log)
+        self.assertNotIn("large", log)
         self.assertEqual(self.complete("stories")[0], "stories")
         self.assertEqual(self.states(), {"lama": "unloaded", "quen": "unloaded", "stories": "loaded"})
 
