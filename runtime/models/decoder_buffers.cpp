@@ -18,7 +18,7 @@ constexpr uint64_t kBufferFloat = sizeof(float);
 uint32_t widest_input(const Lowered& lowered) {
   uint32_t widest = 0;
   for (const Dispatch& dispatch : lowered.dispatches) {
-    for (const uint32_t n : touched(dispatch.what).columns) widest = std::max(widest, n);
+    for (const uint32_t n : operands(dispatch.what).columns) widest = std::max(widest, n);
   }
   return widest;
 }

@@ -464,7 +464,7 @@ void Lowering::lower(const op::Combine& o) {
 void Lowering::find_uses() {
   std::vector<bool> used(lowered_.buffers.size(), false);
   for (uint32_t i = 0; i < lowered_.dispatches.size(); ++i) {
-    for (const BufferId id : touched(lowered_.dispatches[i].what).buffers) {
+    for (const BufferId id : operands(lowered_.dispatches[i].what).buffers) {
       Buffer& buffer = lowered_.buffers[id];
       if (!used[id]) buffer.first_use = i;
       used[id] = true;

@@ -9,7 +9,7 @@ std::vector<double> read_shares(const Program& program, const Lowered& lowered) 
     shares[matrix.tensor] += static_cast<double>(n_rows) / static_cast<double>(dims[1] * dims[2]);
   };
   for (const Dispatch& dispatch : lowered.dispatches) {
-    for (const Touched::Rows& rows : touched(dispatch.what).matrices) {
+    for (const Operands::Rows& rows : operands(dispatch.what).matrices) {
       const std::vector<MatrixRows>& group = lowered.matrices[rows.group];
       for (uint32_t i = 0; i < group.size(); ++i) {
         if (rows.member.value_or(i) == i) add(group[i], rows.n_rows.value_or(group[i].n_rows));

@@ -53,7 +53,7 @@ void check_products(const std::string& name, const ModelSource& source,
   ASSERT_TRUE(lowered.ok()) << name << ": " << lowered.error().message;
   for (const Dispatch& dispatch : lowered->dispatches) {
     const auto known = kProducts.find(dispatch.label);
-    if (touched(dispatch.what).matrices.empty() || known == kProducts.end()) continue;
+    if (operands(dispatch.what).matrices.empty() || known == kProducts.end()) continue;
     met.insert(known->first);
     EXPECT_EQ(part_name(dispatch.part), part_name(known->second)) << name << ": " << dispatch.label;
   }

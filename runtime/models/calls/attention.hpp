@@ -16,7 +16,7 @@ struct Rope {
   uint32_t rope;  ///< index into Program::ropes
   bool halves;
 
-  void touch(Touched& t) const { t.buffer(x); }
+  void operands(Operands& o) const { o.buffer(x); }
 };
 
 /// Biases, norms of heads and rotation of q and k, and k and v into the state; or keys alone.
@@ -35,7 +35,7 @@ struct RopeKv {
   bool has_values = true;
   uint32_t v_dim = 0;  ///< as the state group's
 
-  void touch(Touched& t) const { t.buffer(qkv); }
+  void operands(Operands& o) const { o.buffer(qkv); }
 };
 
 struct Attention {
@@ -46,7 +46,7 @@ struct Attention {
   StateSlot state;
   std::optional<VectorId> sinks;
 
-  void touch(Touched& t) const { t.buffer(q), t.buffer(y); }
+  void operands(Operands& o) const { o.buffer(q), o.buffer(y); }
 };
 
 /// Attention to latents of the chunks that `attention_class`, which expands, has: from queries as
@@ -63,7 +63,7 @@ struct ExpandedAttention {
   std::optional<VectorId> sinks;
 
   /// Its matrices are those of call::HeadLinear, which is what a single token reads them for.
-  void touch(Touched& t) const { t.buffer(q), t.buffer(y); }
+  void operands(Operands& o) const { o.buffer(q), o.buffer(y); }
 };
 
 }  // namespace call

@@ -30,9 +30,9 @@ struct VectorPart {
   uint32_t first = 0;
 };
 
-/// What a call touches, as its `touch` says: all that lowering, memory plans and the order of
-/// weights need to know of calls of any kind.
-class Touched {
+/// What a call reads and writes, as its `operands` lists it: all that lowering, memory plans and
+/// the order of weights need to know of calls of any kind.
+class Operands {
  public:
   /// Rows of a group's matrices that one decoded token reads.
   struct Rows {

@@ -1,4 +1,4 @@
-// Every call there is. A new kernel's model side is its struct with `touch`, its `bind`, and a name
+// Every call there is. A new kernel's model side is its struct with `operands`, its `bind`, and a name
 // in this list.
 #pragma once
 
@@ -21,9 +21,9 @@ using Call =
                  call::CausalConv, call::Recurrence, call::Gated, call::Elementwise, call::Lora,
                  call::Route, call::GroupRoutes, call::ExpertLinear, call::Combine>;
 
-inline Touched touched(const Call& call) {
-  Touched result;
-  std::visit([&](const auto& c) { c.touch(result); }, call);
+inline Operands operands(const Call& call) {
+  Operands result;
+  std::visit([&](const auto& c) { c.operands(result); }, call);
   return result;
 }
 

@@ -16,7 +16,7 @@ struct Gated {
   ops::GatedActivation::Kind kind;
   uint32_t n;
 
-  void touch(Touched& t) const { t.buffer(gate_up), t.buffer(y); }
+  void operands(Operands& o) const { o.buffer(gate_up), o.buffer(y); }
 };
 
 struct Elementwise {
@@ -33,7 +33,7 @@ struct Elementwise {
   uint32_t a_group = 0;  ///< of kCopyGroups, whose y_group numbers are copied of each
   uint32_t y_group = 1;
 
-  void touch(Touched& t) const { t.buffer(a), t.buffer(b), t.buffer(y); }
+  void operands(Operands& o) const { o.buffer(a), o.buffer(b), o.buffer(y); }
 };
 
 }  // namespace call

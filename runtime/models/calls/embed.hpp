@@ -12,7 +12,7 @@ struct Embed {
   View y;
   float scale;
 
-  void touch(Touched& t) const { t.buffer(y), t.rows(table, 1); }
+  void operands(Operands& o) const { o.buffer(y), o.rows(table, 1); }
 };
 
 }  // namespace call

@@ -16,7 +16,7 @@ struct Route {
   std::optional<VectorId> bias;
   std::optional<VectorId> gains;
 
-  void touch(Touched& t) const { t.buffer(scores), t.buffer(routes); }
+  void operands(Operands& o) const { o.buffer(scores), o.buffer(routes); }
 };
 
 /// Routes sorted by expert, where there are so many rows that ExpertLinear wants them so.
@@ -26,7 +26,7 @@ struct GroupRoutes {
   uint32_t n_experts;
   uint32_t n_used;
 
-  void touch(Touched& t) const { t.buffer(routes), t.buffer(groups); }
+  void operands(Operands& o) const { o.buffer(routes), o.buffer(groups); }
 };
 
 struct ExpertLinear {
@@ -42,10 +42,10 @@ struct ExpertLinear {
   uint32_t n_columns;  ///< numbers of a row of x
   bool row_each;       ///< x has a row for each expert of a token, rather than one for all
 
-  void touch(Touched& t) const {
-    t.buffer(x), t.buffer(routes), t.buffer(groups), t.buffer(y);
-    t.product(n_columns, row_each ? n_used : 1);
-    t.rows(matrices, uint64_t{n_used} * n_rows);
+  void operands(Operands& o) const {
+    o.buffer(x), o.buffer(routes), o.buffer(groups), o.buffer(y);
+    o.product(n_columns, row_each ? n_used : 1);
+    o.rows(matrices, uint64_t{n_used} * n_rows);
   }
 };
 
@@ -56,7 +56,7 @@ struct Combine {
   uint32_t n;
   uint32_t n_used;
 
-  void touch(Touched& t) const { t.buffer(x), t.buffer(routes), t.buffer(y); }
+  void operands(Operands& o) const { o.buffer(x), o.buffer(routes), o.buffer(y); }
 };
 
 }  // namespace call

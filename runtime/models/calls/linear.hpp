@@ -14,8 +14,8 @@ struct Linear {
   View y;
   uint32_t n_columns;  ///< numbers of a row of x
 
-  void touch(Touched& t) const {
-    t.buffer(x), t.buffer(y), t.rows(matrices, {}, member), t.product(n_columns);
+  void operands(Operands& o) const {
+    o.buffer(x), o.buffer(y), o.rows(matrices, {}, member), o.product(n_columns);
   }
 };
 
@@ -36,9 +36,9 @@ struct HeadLinear {
   /// To or from the latents' space: only of rows whose chunks this class of attention has.
   std::optional<uint32_t> attention_class;
 
-  void touch(Touched& t) const {
-    t.buffer(x), t.buffer(y), t.rows(matrices, uint64_t{n_heads} * n_rows);
-    t.product(n_columns, kHeadsAtOnce);
+  void operands(Operands& o) const {
+    o.buffer(x), o.buffer(y), o.rows(matrices, uint64_t{n_heads} * n_rows);
+    o.product(n_columns, kHeadsAtOnce);
   }
 };
 

@@ -19,7 +19,7 @@ struct Lora {
   uint32_t rank;
   bool of_logits;  ///< of rows of logits, rather than all
 
-  void touch(Touched& touched) const { touched.buffer(x), touched.buffer(t), touched.buffer(y); }
+  void operands(Operands& o) const { o.buffer(x), o.buffer(t), o.buffer(y); }
 };
 
 }  // namespace call

@@ -17,7 +17,7 @@ struct RmsNorm {
   bool gathers;       ///< x has all rows, y those of logits
   bool weight_each;   ///< groups have weights of their own
 
-  void touch(Touched& t) const { t.buffer(x), t.buffer(residual), t.buffer(y); }
+  void operands(Operands& o) const { o.buffer(x), o.buffer(residual), o.buffer(y); }
 };
 
 struct LayerNorm {
@@ -31,7 +31,7 @@ struct LayerNorm {
   uint32_t n_groups;  ///< of n numbers each, side by side in a row, with weights of their own
   bool gathers;       ///< x has all rows, y those of logits
 
-  void touch(Touched& t) const { t.buffer(x), t.buffer(residual), t.buffer(y); }
+  void operands(Operands& o) const { o.buffer(x), o.buffer(residual), o.buffer(y); }
 };
 
 }  // namespace call

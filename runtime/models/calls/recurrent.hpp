@@ -18,7 +18,7 @@ struct CausalConv {
   bool silu;
   StateSlot state;
 
-  void touch(Touched& t) const { t.buffer(x), t.buffer(y); }
+  void operands(Operands& o) const { o.buffer(x), o.buffer(y); }
 };
 
 struct Recurrence {
@@ -36,8 +36,8 @@ struct Recurrence {
   ops::Recurrence::Shape shape;
   StateSlot state;
 
-  void touch(Touched& t) const {
-    t.buffer(q), t.buffer(k), t.buffer(v), t.buffer(step), t.buffer(beta), t.buffer(y);
+  void operands(Operands& o) const {
+    o.buffer(q), o.buffer(k), o.buffer(v), o.buffer(step), o.buffer(beta), o.buffer(y);
   }
 };
 
