@@ -14,29 +14,6 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kPoolingNames = {"none", "mean", "cls", "last"};
 
-/// The program without what makes logits of the rows behind its last norm.
-Result<Program> without_output(Program program) {
-  ValueId value = program.logits;
-  while (true) {
-    const auto maker = std::ranges::find(program.ops, value, &Op::result);
-    if (const auto* linear = std::get_if<op::Linear>(&maker->what)) {
-      program.logits = linear->x;
-      program.values[linear->x].name = "embedding";
-      program.ops.erase(maker, program.ops.end());
-      return program;
-    }
-    const bool is_passed_through = std::holds_alternative<op::Scale>(maker->what) ||
-                                   std::holds_alternative<op::SoftCap>(maker->what);
-    if (!is_passed_through) {
-      return make_error(
-          ErrorCode::kBadFile,
-          "architecture {}: its logits do not come from a matrix product, so it has no embeddings",
-          program.architecture);
-    }
-    value = op_inputs(maker->what)[0];
-  }
-}
-
 }  // namespace
 
 std::string_view pooling_name(Pooling pooling) {

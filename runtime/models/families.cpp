@@ -3,6 +3,7 @@
 #include "base/printable.hpp"
 #include "models/program_keys.hpp"
 #include "models/program_tensors.hpp"
+#include "models/ranking.hpp"
 
 namespace pumice {
 namespace {
@@ -124,6 +125,13 @@ Result<Program> build(const ModelFamily& family, const ModelSource& source, Mode
   const BuildPart* const with_part = std::get_if<BuildPart>(&family.build);
   PUMICE_TRY(Program program, with_part != nullptr ? (*with_part)(metadata, part)
                                                    : std::get<BuildLayers>(family.build)(metadata));
+  if (part == ModelPart::kLayers && !program.pooling) {
+    PUMICE_TRY(program, with_ranking_head(std::move(program), metadata));
+  }
+  if (program.pooling && metadata.ranks() && !program.relevant_label) {
+    return make_error(ErrorCode::kBadFile, "architecture {}: its rerankers are not supported",
+                      family.architecture);
+  }
   PUMICE_TRY_STATUS(check_keys(metadata));
   return program;
 }

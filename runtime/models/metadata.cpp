@@ -17,6 +17,7 @@ constexpr uint32_t kMaxHeads = 1024;
 constexpr uint32_t kMaxHeadDim = 512;
 constexpr uint32_t kMaxContext = 1u << 24;
 constexpr uint32_t kMaxExperts = 1024;
+constexpr uint64_t kRanks = 4;  // of pooling_type
 
 constexpr std::string_view kTokenEmbd = "token_embd.weight";
 constexpr std::string_view kRopeFreqs = "rope_freqs.weight";
@@ -337,13 +338,30 @@ Result<std::optional<Pooling>> Metadata::read_pooling() const {
   if (!has("pooling_type")) return std::optional<Pooling>();
   PUMICE_TRY(const uint64_t type, get<uint64_t>("pooling_type"));
   constexpr std::array kTypes = {Pooling::kNone, Pooling::kMean, Pooling::kCls, Pooling::kLast};
+  if (type == kRanks) return std::optional<Pooling>();
   if (type >= kTypes.size()) {
     return make_error(ErrorCode::kBadFile,
-                      "{}: {} is not supported: 0 none, 1 mean, 2 cls, 3 last (rerankers, 4, give "
-                      "scores rather than embeddings)",
+                      "{}: {} is not supported: 0 none, 1 mean, 2 cls, 3 last, 4 rank",
                       full("pooling_type"), type);
   }
   return std::optional(kTypes.at(type));
+}
+
+bool Metadata::ranks() const {
+  const Result<uint64_t> type = get_or<uint64_t>("pooling_type", 0);
+  return type.ok() && *type == kRanks;
+}
+
+Result<std::vector<std::string>> Metadata::read_names(std::string_view key, size_t limit) const {
+  std::vector<std::string> names;
+  if (!has(key)) return names;
+  PUMICE_TRY(const GgufStrings strings, file_.get_strings(asking(key)));
+  if (strings.size() > limit) {
+    return make_error(ErrorCode::kBadFile, "{}: {} names; {} are supported", full(key),
+                      strings.size(), limit);
+  }
+  for (const std::string_view name : strings) names.emplace_back(name);
+  return names;
 }
 
 Status Metadata::expect_not_causal() const {

@@ -189,6 +189,11 @@ class Metadata {
   /// pooling_type: how rows of tokens become the embedding of a text; none where the file does not
   /// say.
   Result<std::optional<Pooling>> read_pooling() const;
+  /// Whether pooling_type says that the model ranks texts (ranking.hpp), of which `read_pooling` says
+  /// nothing.
+  bool ranks() const;
+  /// Strings, none where the file does not say. Errors (kBadFile): more than `limit`.
+  Result<std::vector<std::string>> read_names(std::string_view key, size_t limit) const;
   /// Errors (kBadFile): attention.causal says that tokens do not see those after them.
   Status expect_not_causal() const;
   /// attention.sliding_window, in keys that a query sees with its own.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 namespace pumice {
 HeadProduct head_product(const Program& program, const op::HeadLinear& linear) {
@@ -62,6 +63,28 @@ Result<Program> with_hidden_rows(Program program) {
   }
   program.gives_hidden = true;
   return program;
+}
+
+Result<Program> without_output(Program program) {
+  ValueId value = program.logits;
+  while (true) {
+    const auto maker = std::ranges::find(program.ops, value, &Op::result);
+    if (const auto* linear = std::get_if<op::Linear>(&maker->what)) {
+      program.logits = linear->x;
+      program.values[linear->x].name = "embedding";
+      program.ops.erase(maker, program.ops.end());
+      return program;
+    }
+    const bool is_passed_through = std::holds_alternative<op::Scale>(maker->what) ||
+                                   std::holds_alternative<op::SoftCap>(maker->what);
+    if (!is_passed_through) {
+      return make_error(
+          ErrorCode::kBadFile,
+          "architecture {}: its logits do not come from a matrix product, so it has no embeddings",
+          program.architecture);
+    }
+    value = op_inputs(maker->what)[0];
+  }
 }
 
 Program first_layers(const Program& program, uint32_t n_layers) {

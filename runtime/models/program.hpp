@@ -383,6 +383,9 @@ struct Program {
   bool gives_hidden = false;
   /// Of a program that embeds: its result, `logits`, is then [tokens][width of an embedding].
   std::optional<Pooling> pooling = {};
+  /// Of one that ranks (models/ranking.hpp): which number of a pooled row says that a text answers a
+  /// query. Its result is then [tokens][labels], of which `pooling` takes one row.
+  std::optional<uint32_t> relevant_label = {};
   /// Of which a row may have one; and to what they add, by rising tensor.
   std::vector<ProgramAdapter> adapters = {};
   std::vector<AdaptedMatrix> adapted = {};
@@ -395,6 +398,10 @@ struct HeadProduct {
   uint32_t n_kept = 0;  ///< numbers behind them that stay
 };
 HeadProduct head_product(const Program& program, const op::HeadLinear& linear);
+
+/// The program without what makes logits of the rows behind its last norm, which are its result.
+/// Errors (kBadFile): its logits are not a matrix's product.
+Result<Program> without_output(Program program);
 
 /// Of what the first layer reads, or of the logits without layers.
 uint32_t embedding_width(const Program& program);

@@ -18,6 +18,12 @@ ProgramBuilder::ProgramBuilder(const ModelDimensions& dimensions) {
   program_.context_length = dimensions.context_length;
 }
 
+ProgramBuilder ProgramBuilder::behind(Program program) {
+  ProgramBuilder p;
+  p.program_ = std::move(program);
+  return p;
+}
+
 ProgramBuilder::Rotation ProgramBuilder::rotation(const RopeSource& rope, uint32_t head_dim,
                                                   Pairs pairs) {
   expect(rope.config.temperature == 0 || rope.config.dims == head_dim,
@@ -643,6 +649,13 @@ Result<Program> ProgramBuilder::finish_embedding(ValueId x, Pooling pooling) {
   program_.values[x].name = "embedding";
   program_.pooling = pooling;
   return std::move(program_);
+}
+
+Result<Program> ProgramBuilder::finish_ranking(ValueId scores, Pooling pooling, uint32_t relevant) {
+  PUMICE_TRY(Program program, finish_embedding(scores, pooling));
+  program.values[scores].name = "scores";
+  program.relevant_label = relevant;
+  return program;
 }
 
 ValueId ProgramBuilder::add_op(Operation what, std::string_view base_name, uint32_t width,

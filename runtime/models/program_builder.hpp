@@ -124,6 +124,8 @@ class ProgramBuilder {
   };
 
   explicit ProgramBuilder(const ModelDimensions& dimensions);
+  /// Of further operations behind those of a program that is finished.
+  static ProgramBuilder behind(Program program);
 
   Rotation rotation(const RopeSource& rope, uint32_t head_dim, Pairs pairs);
   /// The index of a new group of keys and values; each `append` takes another slot of it. Values
@@ -255,8 +257,11 @@ class ProgramBuilder {
   Result<Program> finish(ValueId logits);
   /// The program whose result are embeddings of tokens, which make a text's by `pooling`.
   Result<Program> finish_embedding(ValueId x, Pooling pooling);
+  /// The program whose result are numbers of each label, of which `relevant` ranks texts.
+  Result<Program> finish_ranking(ValueId scores, Pooling pooling, uint32_t relevant);
 
  private:
+  ProgramBuilder() = default;
   Rotation add_rotation(const RopeSource& rope, uint32_t head_dim, uint32_t first, bool halves);
   ValueId normed_heads(ValueId x, std::string_view stem, uint32_t head_dim,
                        const SelfAttention& options);

@@ -95,6 +95,7 @@ std::string program_text(const Program& program) {
   if (!program.layers.empty()) text += "after the layers\n";
   text += lines_of(program, next, n_ops);
   if (program.pooling) text += fmt::format("pooling {}\n", pooling_name(*program.pooling));
+  if (program.relevant_label) text += fmt::format("ranks by label {}\n", *program.relevant_label);
   return text;
 }
 

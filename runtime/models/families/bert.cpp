@@ -5,8 +5,10 @@
 // in one matrix, no biases.
 #include <cmath>
 #include <optional>
+#include <utility>
 
 #include "models/families.hpp"
+#include "models/ranking.hpp"
 
 namespace pumice::families {
 namespace {
@@ -55,7 +57,8 @@ Result<Program> build_bert(const Metadata& metadata) {
     x = p.add(x, p.linear(up, "ffn_down", d.n_embd, kBias));
     x = p.layer_norm(x, "layer_output_norm", eps);
   }
-  return p.finish_embedding(x, pooling.value_or(Pooling::kMean));
+  PUMICE_TRY(Program program, p.finish_embedding(x, pooling.value_or(Pooling::kMean)));
+  return with_ranking_head(std::move(program), metadata);
 }
 
 Result<Program> build_nomic_bert(const Metadata& metadata) {
@@ -83,7 +86,8 @@ Result<Program> build_nomic_bert(const Metadata& metadata) {
     x = p.add(x, p.gated_ffn(x, ActivationKind::kSilu, d.n_ff));
     x = p.layer_norm(x, "layer_output_norm", eps);
   }
-  return p.finish_embedding(x, pooling.value_or(Pooling::kMean));
+  PUMICE_TRY(Program program, p.finish_embedding(x, pooling.value_or(Pooling::kMean)));
+  return with_ranking_head(std::move(program), metadata);
 }
 
 }  // namespace pumice::families
