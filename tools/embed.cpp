@@ -168,6 +168,11 @@ Status embed(EmbedOptions options) {
     PUMICE_TRY(wanted, parse_pooling(options.pooling));
   }
   PUMICE_TRY(Program program, build_embedding_program(file, wanted));
+  if (program.relevant_label) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the model ranks texts and gives no embeddings; pumice serve answers "
+                      "/v1/rerank with it");
+  }
   PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan,
              ModelPlan::of_program(file, std::move(program)));
   const Pooling pooling = *plan->program().pooling;

@@ -16,9 +16,14 @@ namespace pumice::tools {
 
 void ModelOptions::add_to(CLI::App& app, const std::string& default_math,
                           const std::string& default_kv) {
+  app.add_option("-m,--model", model, "GGUF model file")->envname("PUMICE_MODEL");
+  add_rest_to(app, default_math, default_kv);
+}
+
+void ModelOptions::add_rest_to(CLI::App& app, const std::string& default_math,
+                               const std::string& default_kv) {
   math = default_math;
   kv_type_k = kv_type_v = default_kv;
-  app.add_option("-m,--model", model, "GGUF model file")->envname("PUMICE_MODEL");
   hub.add_to(app);
   app.add_option("-c,--ctx-size", context_tokens,
                  "Context in tokens (default, and 0: as much as this run needs)")

@@ -37,6 +37,8 @@ struct ModelOptions {
 
   /// `default_math`, `default_kv`: what the subcommand uses unless told otherwise.
   void add_to(CLI::App& app, const std::string& default_math, const std::string& default_kv);
+  /// All but --model, for a command that takes several.
+  void add_rest_to(CLI::App& app, const std::string& default_math, const std::string& default_kv);
   /// -b and -ub, which `bench` has as lists.
   void add_batch_sizes(CLI::App& app);
   void add_synthetic_to(CLI::App& app);

@@ -317,14 +317,13 @@ Command add_serve(CLI::App& app) {
   CLI::App* command =
       app.add_subcommand("serve", "Serve a model over HTTP, as OpenAI's API has it");
   ServedModelOptions& models = options->models;
-  models.model.add_to(*command, "auto", "f16");
+  add_models(*command, models);
+  models.model.add_rest_to(*command, "auto", "f16");
   command->remove_option(command->get_option("--profile"));
-  command->remove_option(command->get_option("--model"));
   models.model.remember_costs = true;
   models.model.add_batch_sizes(*command);
   options->kv_flags = {command->get_option("--cache-type-k"),
                        command->get_option("--cache-type-v")};
-  add_models(*command, models);
   models.adapters.add_to(*command, true);
   add_answers(*command, *options);
   add_network(*command, *options);
@@ -337,7 +336,7 @@ Command add_serve(CLI::App& app) {
   command->footer(
       "Sampling flags are what requests use that do not say.\n"
       "Paths: /v1/chat/completions /v1/completions /v1/responses /v1/messages /v1/embeddings\n"
-      "  /v1/models /health /health/ready /metrics /props. Plain HTTP: a proxy adds TLS.\n"
+      "  /v1/rerank /v1/models /health /health/ready /metrics /props. Plain HTTP: a proxy adds TLS.\n"
       "Examples:\n"
       "  pumice serve -m model.gguf\n"
       "  pumice serve --models-dir models --models-max 2\n"

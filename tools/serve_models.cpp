@@ -285,12 +285,14 @@ Result<serve::OpenedParts> ServedModelOpener::open(size_t index, bool alone) {
   PUMICE_TRY(const ModelSource source, options_.adapters.apply_to(file));
   if (plan != nullptr) {
     if (!source.adapters().empty()) {
-      return make_error(ErrorCode::kInvalidArgument, "--lora: a model that embeds takes none");
+      return make_error(ErrorCode::kInvalidArgument,
+                        "--lora: a model that embeds or ranks takes none");
     }
     PUMICE_TRY(parts.embedder, open_embedder_of(model_options, file, texts, plan, share));
     model.window_tokens = parts.embedder->text_tokens();
     model.trained_tokens = plan->program().context_length;
     model.vector_width = parts.embedder->width();
+    model.relevant_label = plan->program().relevant_label;
     return parts;
   }
   SamplingOptions generation = options_.generation;

@@ -24,6 +24,9 @@ Result<std::unique_ptr<pumice_embedder>> create_embedder(const pumice_model& mod
     return make_error(ErrorCode::kInvalidArgument,
                       "the model was loaded to write text: set pumice_model_options.embeds");
   }
+  if (program.relevant_label) {
+    return make_error(ErrorCode::kInvalidArgument, "the model ranks texts and gives no embeddings");
+  }
   EmbedderOptions& options = input.embedder;
   if (options.text_tokens == 0) {
     options.text_tokens = host::default_context_tokens(longest_text(program));

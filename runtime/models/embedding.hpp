@@ -20,7 +20,7 @@ Result<Pooling> parse_pooling(std::string_view name);
 /// The program that embeds: of a model made for that its own, of one that writes text what its
 /// output matrix reads. `pooling`: instead of the file's. Errors: those of build_program;
 /// kInvalidArgument for a model that writes text whose file says nothing of embeddings, unless
-/// `pooling` does.
+/// `pooling` does, and for a pooling of one that ranks.
 Result<Program> build_embedding_program(const ModelSource& source,
                                         std::optional<Pooling> pooling = {});
 

@@ -48,6 +48,11 @@ Status check_writes_text(const Program& program) {
                       program.architecture);
   }
   if (!program.pooling) return {};
+  if (program.relevant_label) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "the model ranks texts (pumice serve answers /v1/rerank with it) and writes "
+                      "none");
+  }
   return make_error(ErrorCode::kInvalidArgument,
                     "architecture {} is an embedding model: it gives vectors of texts (pumice "
                     "embed) and writes none",

@@ -21,10 +21,11 @@ Result<uint32_t> find_relevant(const Metadata& metadata, uint64_t n_labels) {
   if (n_labels == 1) return 0u;
   const auto found = std::ranges::find(labels, kRelevant);
   if (labels.size() != n_labels || found == labels.end()) {
-    return make_error(ErrorCode::kBadFile,
-                      "cls.output.weight: {} labels, of which {}.classifier.output_labels calls none "
-                      "\"{}\": a classifier, not a reranker",
-                      n_labels, metadata.architecture(), kRelevant);
+    return make_error(
+        ErrorCode::kBadFile,
+        "cls.output.weight: {} labels, of which {}.classifier.output_labels calls none "
+        "\"{}\": a classifier, not a reranker",
+        n_labels, metadata.architecture(), kRelevant);
   }
   return static_cast<uint32_t>(found - labels.begin());
 }

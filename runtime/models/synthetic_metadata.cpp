@@ -133,7 +133,8 @@ void SyntheticMetadata::add_extra(std::string_view word) {
     if (const auto count = parse_whole<uint32_t>(part)) counts.push_back(*count);
     if (const auto number = parse_whole<float>(part)) numbers.push_back(*number);
   }
-  PUMICE_CHECK(numbers.size() == parts.size(), "no list of numbers: " + std::string(word));
+  if (numbers.empty()) return set(key, parts);
+  PUMICE_CHECK(numbers.size() == parts.size(), "numbers and words: " + std::string(word));
   if (counts.size() == parts.size()) return set(key, repeated(counts, n_layers()));
   set(key, repeated(numbers, n_layers()));
 }

@@ -28,8 +28,8 @@ class SyntheticMetadata {
   std::span<const Tensor> tensors() const { return tensors_; }
 
  private:
-  using Value =
-      std::variant<bool, uint32_t, float, std::string, std::vector<uint32_t>, std::vector<float>>;
+  using Value = std::variant<bool, uint32_t, float, std::string, std::vector<uint32_t>,
+                             std::vector<float>, std::vector<std::string>>;
 
   void add_usual(const SyntheticShape& shape);
   void add_extras(std::string_view words);

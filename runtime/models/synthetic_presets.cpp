@@ -25,6 +25,11 @@ constexpr SyntheticShape kPresets[] = {
      .eps = 1e-6f,
      .extras = "full_attention_interval=4 ssm.conv_kernel=4 ssm.inner_size=128 ssm.state_size=32 "
                "ssm.time_step_rank=4 ssm.group_count=2"},
+    {.name = "reranker-tiny",
+     .stands_for = "tests, a cross-encoder that ranks texts",
+     .architecture = "bert",
+     .extras = "layer_norm +token_types.weight:256x2 pooling_type=4 +cls.weight +cls.bias "
+               "+cls.output.weight:256x1 +cls.output.bias"},
     {.name = "small-0.1b",
      .stands_for = "a small draft model",
      .n_layers = 12,

@@ -193,6 +193,7 @@ void Vocabulary::load_special_ids(const VocabularyData& data) {
   add_separator_ = defaults.add_separator && data.add_separator.value_or(true) && separator_;
   // Where a separator ends a text nothing else does.
   if (add_separator_) add_eos_ = false;
+  opens_second_text_ = add_eos_ && separator_ && data.add_separator.value_or(true);
   add_space_prefix_ = data.add_space_prefix.value_or(defaults.add_space_prefix);
 }
 

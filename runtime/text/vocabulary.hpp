@@ -113,6 +113,8 @@ class Vocabulary {
   /// The token that ends a text of "bert" where another model has EOS.
   std::optional<TokenId> separator() const { return separator_; }
   bool add_separator() const { return add_separator_; }
+  /// Whether one stands before the second of two texts as well, as RoBERTa's </s></s>.
+  bool opens_second_text() const { return opens_second_text_; }
   bool add_space_prefix() const { return add_space_prefix_; }
 
   /// Whether the blanks before or behind a special token vanish with it.
@@ -151,6 +153,7 @@ class Vocabulary {
   bool add_bos_ = false;
   bool add_eos_ = false;
   bool add_separator_ = false;
+  bool opens_second_text_ = false;
   bool add_space_prefix_ = false;
 };
 

@@ -189,6 +189,48 @@ TEST_F(EmbedderMisuse, AModelThatWritesTextIsNotLoadedForIt) {
   EXPECT_EQ(Model::load(pipelines_->device(), source).error().code, ErrorCode::kInvalidArgument);
 }
 
+/// Scores of texts by models that rank against the fp64 evaluation, alone and beside others.
+class Rankers : public EmbedderTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(Rankers, ScoreAsTheFp64EvaluationDoes) {
+  const bool is_encoder = std::string_view(GetParam()) == "bert";
+  const SyntheticShape shape{
+      .name = "ranker",
+      .architecture = GetParam(),
+      .extras = is_encoder
+                    ? "layer_norm +token_types.weight:256x2 pooling_type=4 +cls.weight +cls.bias "
+                      "+cls.output.weight:256x1 +cls.output.bias"
+                    : "pooling_type=4 +cls.output.weight:256x2 classifier.output_labels=yes,no"};
+  const ModelSource source =
+      ModelSource::synthetic(SyntheticModel::create(shape, {}).value()).value();
+  const auto plan = ModelPlan::of_program(source, build_embedding_program(source).value()).value();
+  const Program& program = plan->program();
+  Texts texts(5);
+  for (size_t i = 0; i < texts.size(); ++i) {
+    for (size_t j = 0; j < 3 + 9 * i; ++j) {
+      texts[i].push_back(static_cast<TokenId>((7 + i * 131 + j * 37) % 512));
+    }
+  }
+  std::vector<float> expected;
+  for (const auto& text : texts) {
+    const std::vector<double> rows =
+        reference_logits(source, program, text, {.max_threads = 2}).value().logits;
+    const size_t width = program.values[program.logits].width;
+    const std::vector<double> scores = pool(*program.pooling, std::span(rows), width);
+    expected.insert(expected.end(), scores.begin(), scores.end());
+  }
+  const auto model = Model::load(pipelines_->device(), source, plan).value();
+  for (const uint32_t step_tokens : {512u, 1u}) {
+    const auto embedder =
+        make(model, {.math = ops::Math::kF32, .text_tokens = 64, .step_tokens = step_tokens});
+    ASSERT_NE(embedder, nullptr);
+    EXPECT_EQ(embedder->width(), is_encoder ? 1u : 2u);
+    EXPECT_LE(test::nmse(flat(embed(*embedder, texts)), expected), kF32Bound);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Rankers, ::testing::Values("bert", "qwen3"), test_name);
+
 TEST_F(EmbedderMisuse, ProgressMayEndIt) {
   const auto model = load_embedding("embeddings/bert-cls");
   if (model == nullptr) GTEST_SKIP() << "no shared data";

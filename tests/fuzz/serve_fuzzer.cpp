@@ -11,6 +11,7 @@
 #include "tests/fuzz/fuzz.hpp"
 #include "tools/serve/service/answer_reader.hpp"
 #include "tools/serve/wires/embeddings.hpp"
+#include "tools/serve/wires/ranking.hpp"
 #include "tools/serve/wires/tokens.hpp"
 #include "tools/serve/wires/wires.hpp"
 
@@ -88,12 +89,21 @@ void run(std::string_view input) {
     model.vector_width = 4;
     return model;
   }();
-  const auto embeddings = read_embeddings(json, {.model = kEmbeds, .warnings = &warnings});
-  if (const auto* const texts = std::get_if<EmbeddingInput>(&embeddings)) {
-    const std::vector<std::vector<float>> vectors(texts->texts.size(), {1, 2, 3, 4});
-    const std::string text = embeddings_answer(*texts, vectors, kEmbeds);
-    promise(read_json(text, text.size()).ok(), "vectors are JSON");
-  }
+  static const ServedModel kRanks = [] {
+    ServedModel model = kEmbeds;
+    model.relevant_label = 1;
+    return model;
+  }();
+  const auto answer_vectors = [&](const std::variant<VectorRequest, ApiError>& parsed) {
+    const auto* const request = std::get_if<VectorRequest>(&parsed);
+    if (request == nullptr) return;
+    const std::vector<std::vector<float>> vectors(request->texts.size(), {1, 2, 3, 4});
+    const std::string text = request->answer(vectors);
+    promise(read_json(text, text.size()).ok(), "an answer from vectors is JSON");
+  };
+  answer_vectors(read_embeddings(json, {.model = kEmbeds, .warnings = &warnings}));
+  answer_vectors(read_rerank(json, {.model = kRanks, .warnings = &warnings}));
+  answer_vectors(read_score(json, {.model = kRanks, .warnings = &warnings}));
 }
 
 }  // namespace

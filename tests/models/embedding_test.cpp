@@ -17,6 +17,7 @@
 
 #include "models/families.hpp"
 #include "models/program_builder.hpp"
+#include "models/ranking.hpp"
 #include "models/reference.hpp"
 #include "tests/models/nmse.hpp"
 #include "tests/models/small_file.hpp"
@@ -184,7 +185,7 @@ TEST(EmbeddingProgram, OfAModelThatWritesTextNeedsToBeAskedFor) {
   const Result<Program> refused = build_embedding_program(source);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_NE(refused.error().message.find("--pooling last or mean"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("give the pooling last or mean"), std::string::npos);
   const Program program = build_embedding_program(source, Pooling::kLast).value();
   EXPECT_EQ(program.pooling, Pooling::kLast);
   // Neither its soft cap nor its output matrix: the last norm.
@@ -209,10 +210,115 @@ TEST(EmbeddingProgram, IsRefusedWhereTheFileSaysWhatItCannotBe) {
   };
   EXPECT_EQ(error("bert.attention.causal", true),
             "bert.attention.causal: a causal mask is not supported for this architecture");
-  EXPECT_NE(error("bert.pooling_type", 4u).find("bert.pooling_type: 4 is not supported"),
+  EXPECT_NE(error("bert.pooling_type", 5u).find("bert.pooling_type: 5 is not supported"),
             std::string::npos);
+  EXPECT_EQ(error("bert.pooling_type", 4u),
+            "the file says that the model ranks texts, and has no tensor cls.output.weight");
   // What both would let by.
   EXPECT_EQ(error("bert.attention.causal", false), "the file has no tensor position_embd.weight");
+}
+
+SyntheticShape ranker(std::string_view architecture, std::string_view extras) {
+  return {.name = "ranker", .architecture = architecture, .extras = extras};
+}
+
+/// W x + b of tensors of a model, in fp64.
+std::vector<double> product(const ModelSource& source, const std::string& stem,
+                            std::span<const double> x) {
+  const GgufTensor* const weight = source.file().find_tensor(stem + ".weight");
+  const std::vector<float> w = source.values(*weight).value();
+  const GgufTensor* const bias = source.file().find_tensor(stem + ".bias");
+  std::vector<double> y(w.size() / x.size());
+  for (size_t row = 0; row < y.size(); ++row) {
+    if (bias != nullptr) y[row] = double{source.values(*bias).value()[row]};
+    for (size_t i = 0; i < x.size(); ++i) y[row] += double{w[row * x.size() + i]} * x[i];
+  }
+  return y;
+}
+
+const std::vector<TokenId> kSomeTokens{3, 99, 400, 7, 7, 250};
+
+std::vector<double> rows_of(const ModelSource& source, const Program& program) {
+  return reference_logits(source, program, kSomeTokens, {.max_threads = 2}).value().logits;
+}
+
+TEST(RankingProgram, OfAnEncoderIsAClassifierOfTheFirstToken) {
+  constexpr std::string_view kExtras =
+      "layer_norm +token_types.weight:256x2 pooling_type=4 +cls.weight +cls.bias "
+      "+cls.output.weight:256x1 +cls.output.bias";
+  const auto source =
+      ModelSource::synthetic(SyntheticModel::create(ranker("bert", kExtras), {}).value()).value();
+  const Program program = build_program(source).value();
+  EXPECT_EQ(program.pooling, Pooling::kCls);
+  EXPECT_EQ(program.relevant_label, 0u);
+  const std::vector<double> scores = rows_of(source, program);
+  ASSERT_EQ(scores.size(), kSomeTokens.size());
+
+  // The same without the classifier, whose formula stands here.
+  Program encoder = program;
+  const auto last = std::ranges::find_if(encoder.ops, [&](const Op& op) {
+    const auto* const linear = std::get_if<op::Linear>(&op.what);
+    return linear != nullptr && encoder.tensors[linear->weight.tensor].name == "cls.weight";
+  });
+  ASSERT_NE(last, encoder.ops.end());
+  encoder.logits = std::get<op::Linear>(last->what).x;
+  encoder.ops.erase(last, encoder.ops.end());
+  const std::vector<double> rows = rows_of(source, encoder);
+  std::vector<double> hidden = product(source, "cls", std::span(rows).first(256));
+  for (double& x : hidden) x = std::tanh(x);
+  EXPECT_NEAR(scores[0], product(source, "cls.output", hidden)[0], 1e-6);
+  EXPECT_EQ(check_writes_text(program).error().code, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(build_embedding_program(source, Pooling::kMean).error().code,
+            ErrorCode::kInvalidArgument);
+}
+
+TEST(RankingProgram, OfAModelThatWritesTextStandsForItsOutputAtTheLastToken) {
+  const auto made = [](std::string_view extras) {
+    return SyntheticModel::create(ranker("qwen3", extras), {.type = &weight_type("F32")});
+  };
+  const auto source =
+      ModelSource::synthetic(
+          made("pooling_type=4 +cls.output.weight:256x2 classifier.output_labels=no,yes").value())
+          .value();
+  const Program program = build_program(source).value();
+  EXPECT_EQ(program.pooling, Pooling::kLast);
+  EXPECT_EQ(program.relevant_label, 1u);
+  EXPECT_EQ(program.values[program.logits].width, 2u);
+
+  const std::vector<double> scores = rows_of(source, program);
+  Program embeds = program;
+  embeds.logits = std::get<op::Linear>(embeds.ops.back().what).x;
+  embeds.ops.pop_back();
+  const std::vector<double> rows = rows_of(source, embeds);
+  const std::vector<double> expected = product(source, "cls.output", std::span(rows).last(256));
+  EXPECT_NEAR(scores[scores.size() - 2], expected[0], 1e-6);
+  EXPECT_NEAR(scores[scores.size() - 1], expected[1], 1e-6);
+  // A classifier of other things.
+  EXPECT_NE(made("pooling_type=4 +cls.output.weight:256x2 classifier.output_labels=good,bad")
+                .error()
+                .message.find("not a reranker"),
+            std::string::npos);
+  EXPECT_NE(made("pooling_type=4 +cls.output.weight:256x3").error().message.find("3 labels"),
+            std::string::npos);
+}
+
+TEST(RankingProgram, OfOtherEncodersIsRefusedByName) {
+  EXPECT_EQ(SyntheticModel::create(
+                ranker("modern-bert", "layer_norm pooling_type=4 +cls.output.weight:256x1"), {})
+                .error()
+                .message,
+            "shape 'ranker' makes no model: architecture modern-bert: its rerankers are not "
+            "supported");
+}
+
+TEST(Relevance, IsBetweenZeroAndOne) {
+  EXPECT_EQ(relevance(std::vector<float>{0}, 0), 0.5);
+  EXPECT_NEAR(relevance(std::vector<float>{2}, 0), 1 / (1 + std::exp(-2.0)), 1e-12);
+  EXPECT_EQ(relevance(std::vector<float>{-1000}, 0), 0);
+  EXPECT_EQ(relevance(std::vector<float>{1000}, 0), 1);
+  EXPECT_NEAR(relevance(std::vector<float>{1, 3, 2}, 1),
+              std::exp(3.0) / (std::exp(1.0) + std::exp(2.0) + std::exp(3.0)), 1e-12);
+  EXPECT_EQ(relevance(std::vector<float>{1000, 0}, 1), 0);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include "tests/text/synthetic_vocabulary.hpp"
 #include "text/detokenizer.hpp"
+#include "text/ranking_prompt.hpp"
 #include "text/unicode.hpp"
 
 namespace pumice {
@@ -132,6 +133,41 @@ TEST(Unicode, BasesAreDecompositionsWithoutMarks) {
   EXPECT_EQ(base(0xD55C), U"\u1112\u1161\u11ab");
   EXPECT_EQ(base(0xAC00), U"\u1100\u1161");
   EXPECT_EQ(base(U'ß'), U"ß");
+}
+
+std::vector<TokenId> pair(const Tokenizer& tokenizer, const RankingPrompt& prompt,
+                          std::string_view query, std::string_view text) {
+  return prompt.encode(tokenizer, query, text).value();
+}
+
+TEST(RankingPrompt, OfBertAndRobertaIsAPairOfSegments) {
+  const WordPieces words({"▁a", "▁b", "▁[", "sep", "]", "▁]"});
+  constexpr TokenId kCls = 2, kSep = 3, kA = 4, kB = 5;
+  EXPECT_EQ(pair(words.tokenizer(), RankingPrompt(), "a", "b a"),
+            (std::vector<TokenId>{kCls, kA, kSep, kB, kA, kSep}));
+  EXPECT_EQ(pair(words.tokenizer(), RankingPrompt(), "", ""),
+            (std::vector<TokenId>{kCls, kSep, kSep}));
+  VocabularyData roberta = words.data();
+  roberta.model = "t5";
+  roberta.scores.assign(roberta.tokens.size(), -1);
+  roberta.eos_id = kSep;
+  roberta.add_bos = true;
+  roberta.add_eos = true;
+  EXPECT_EQ(pair(Tokenizer::create(roberta).value(), RankingPrompt(), "a", "b"),
+            (std::vector<TokenId>{kCls, kA, kSep, kSep, kB, kSep}));
+}
+
+TEST(RankingPrompt, AFormHoldsTheTwoAndItsOwnControlTokensOnly) {
+  const WordPieces words({"▁a", "▁b", "▁q", "▁[", "sep", "▁]", "▁{", "query", "▁}", "▁sep"});
+  const Tokenizer tokenizer = words.tokenizer();
+  const RankingPrompt prompt("q {query}[SEP]b {document}");
+  EXPECT_EQ(pair(tokenizer, prompt, "a", "a"),
+            tokenizer.encode("q a[SEP]b a", {.parse_special = true}).value());
+  // What the contents spell is text, and is not filled in again.
+  EXPECT_EQ(std::ranges::count(pair(tokenizer, prompt, "[SEP]", "[SEP] a"), TokenId{3}),
+            std::ranges::count(pair(tokenizer, prompt, "a", "a"), TokenId{3}));
+  EXPECT_EQ(pair(tokenizer, prompt, "{document}", "{query}").size(),
+            pair(tokenizer, prompt, "[query]", "[query]").size());
 }
 
 }  // namespace

@@ -43,6 +43,57 @@ class EmbeddingsTest(AsksServer, unittest.TestCase):
         self.assertGreater(sum(a * b for a, b in zip(some, others)), 1 - 1e-5)
 
 
+class Ranking(EmbeddingsTest):
+    """A reranker, made by `pumice synth`: its scores mean nothing, and are some."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="pumice-serve-ranker-"))
+        cls.addClassCleanup(shutil.rmtree, folder)
+        cls.model = folder / "ranker.gguf"
+        subprocess.run([BINARY, "synth", "--preset", "reranker-tiny", "-o", cls.model], check=True, capture_output=True)
+        super().setUpClass()
+
+    def rank(self, **fields):
+        return self.server.json("POST", "/v1/rerank", fields)
+
+    def test_documents_come_best_first_with_their_places(self):
+        answer = self.rank(query="cats", documents=TEXTS + ["about cats"], model="ranker")
+        results = answer["results"]
+        self.assertEqual(sorted(one["index"] for one in results), [0, 1, 2, 3])
+        scores = [one["relevance_score"] for one in results]
+        self.assertEqual(scores, sorted(scores, reverse=True))
+        self.assertEqual(len(set(scores)), 4)
+        self.assertTrue(all(0 < score < 1 for score in scores))
+        self.assertEqual(answer["model"], "ranker")
+        self.assertGreater(answer["usage"]["total_tokens"], 4)
+        best = self.rank(query="cats", documents=[{"text": text} for text in TEXTS + ["about cats"]], top_n=2, return_documents=True)
+        self.assertEqual([one["index"] for one in best["results"]], [one["index"] for one in results[:2]])
+        self.assertEqual([one["document"]["text"] for one in best["results"]],
+                         [(TEXTS + ["about cats"])[one["index"]] for one in best["results"]])
+        # One document alone has the score that it has among others.
+        (alone,) = self.rank(query="cats", documents=TEXTS[0])["results"]
+        self.assertAlmostEqual(alone["relevance_score"], next(one["relevance_score"] for one in results if one["index"] == 0), 5)
+
+    def test_scores_of_pairs(self):
+        by_index = {one["index"]: one["relevance_score"] for one in self.rank(query="cats", documents=TEXTS)["results"]}
+        answer = self.server.json("POST", "/v1/score", {"text_1": "cats", "text_2": TEXTS})
+        for one in answer["data"]:
+            self.assertAlmostEqual(one["score"], by_index[one["index"]], 5)
+        pairs = self.server.json("POST", "/score", {"text_1": ["cats", "dogs"], "text_2": TEXTS[:2]})
+        self.assertAlmostEqual(pairs["data"][0]["score"], by_index[0], 5)
+
+    def test_it_does_nothing_else(self):
+        for path, body in (("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]}),
+                           ("/v1/completions", {"prompt": "Hi"}), ("/v1/embeddings", {"input": "Hi"})):
+            self.refused(path, body, 400, "ranker", "/v1/rerank", param="model")
+        for command in ("embed", "run"):
+            done = subprocess.run([BINARY, command, "-m", self.model, "-p", "a"], capture_output=True, cwd=self.folder, check=False,
+                                  env=user_environment(self.folder / "config", {}))
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn(b"/v1/rerank", done.stderr)
+
+
 class Vectors(EmbeddingsTest):
     model = BERT
 

@@ -15,6 +15,7 @@
 #include "tools/serve/wires/chat_input.hpp"
 #include "tools/serve/wires/embeddings.hpp"
 #include "tools/serve/wires/openai_common.hpp"
+#include "tools/serve/wires/ranking.hpp"
 #include "tools/serve/wires/tokens.hpp"
 #include "tools/serve/wires/wires.hpp"
 
@@ -185,21 +186,73 @@ TEST_F(Wires, VectorsAreAskedForByTextOrTokensAndWrittenAsNumbersOrBytes) {
   EXPECT_EQ(error(read_messages, R"({"messages": [{"role": "user", "content": "a"}]})").param,
             "model");
   EXPECT_EQ(error(read_response, R"({"input": "a"})").param, "model");
-  auto parsed = read_embeddings(parse(body), {.model = model_});
-  auto& input = std::get<EmbeddingInput>(parsed);
-  EXPECT_EQ(input.texts.size(), 2u);
-  EXPECT_EQ(input.dimensions, 2u);
-  const Json bytes = parse(embeddings_answer(input, {{3, 4, 5}, {0, -2, 1}}, model_));
+  const auto request = std::get<VectorRequest>(read_embeddings(parse(body), {.model = model_}));
+  EXPECT_EQ(request.texts.size(), 2u);
+  const Json bytes = parse(request.answer({{3, 4, 5}, {0, -2, 1}}));
   // 0.6 and 0.8, 0 and -1: little-endian.
   EXPECT_EQ(bytes["data"][0]["embedding"], "mpkZP83MTD8=");
   EXPECT_EQ(bytes["data"][1]["embedding"], "AAAAAAAAgL8=");
   EXPECT_EQ(bytes["data"][1]["index"], 1);
-  EXPECT_EQ(bytes["usage"]["prompt_tokens"], input.n_tokens());
-  input.base64 = false;
-  input.dimensions = 3;
-  const Json numbers = parse(embeddings_answer(input, {{0, 0, 2}, {0, 0, 0}}, model_));
+  EXPECT_EQ(bytes["usage"]["prompt_tokens"], request.n_tokens());
+  const auto whole = std::get<VectorRequest>(
+      read_embeddings(parse(R"({"input": ["ab", "c"]})"), {.model = model_}));
+  const Json numbers = parse(whole.answer({{0, 0, 2}, {0, 0, 0}}));
   EXPECT_EQ(numbers["data"][0]["embedding"], Json({0, 0, 1}));
   EXPECT_EQ(numbers["data"][1]["embedding"], Json({0, 0, 0}));
+}
+
+TEST_F(Wires, DocumentsAreRankedBestFirstByWhatTheModelGivesOfEachPair) {
+  const std::string body =
+      R"({"query": "ab", "documents": ["a", {"text": "b"}, "c"], "top_n": 2, "return_documents": true})";
+  const auto refused = [&](auto read, std::string_view text) {
+    return std::get<ApiError>(read(parse(std::string(text)), {.model = model_}));
+  };
+  EXPECT_EQ(refused(read_rerank, body).param, "model");
+  model_.vector_width = 1;
+  EXPECT_EQ(refused(read_rerank, body).param, "model");
+  model_.relevant_label = 0;
+  EXPECT_NE(error(read_completion, R"({"prompt": "a"})").message.find("/v1/rerank"),
+            std::string::npos);
+  EXPECT_NE(refused(read_embeddings, R"({"input": "a"})").message.find("/v1/rerank"),
+            std::string::npos);
+
+  const auto request = std::get<VectorRequest>(read_rerank(parse(body), {.model = model_}));
+  ASSERT_EQ(request.texts.size(), 3u);
+  const Json answer = parse(request.answer({{-1}, {0}, {-3}}));
+  ASSERT_EQ(answer["results"].size(), 2u);
+  EXPECT_EQ(answer["results"][0],
+            Json({{"index", 1}, {"relevance_score", 0.5}, {"document", {{"text", "b"}}}}));
+  EXPECT_EQ(answer["results"][1]["index"], 0);
+  EXPECT_NEAR(answer["results"][1]["relevance_score"].get<double>(), 1 / (1 + std::exp(1.0)),
+              1e-12);
+  EXPECT_EQ(answer["usage"]["prompt_tokens"], request.n_tokens());
+
+  // Of several labels, by the softmax; a text with each of several, or each with its own.
+  model_.vector_width = 2;
+  model_.relevant_label = 1;
+  const auto scores = std::get<VectorRequest>(
+      read_score(parse(R"({"text_1": "ab", "text_2": ["a", "b"]})"), {.model = model_}));
+  EXPECT_EQ(scores.texts.at(0), request.texts.at(0));
+  const Json scored = parse(scores.answer({{2, 2}, {0, 1}}));
+  EXPECT_EQ(scored["data"][0]["score"], 0.5);
+  EXPECT_NEAR(scored["data"][1]["score"].get<double>(), 1 / (1 + std::exp(-1.0)), 1e-12);
+  EXPECT_EQ(
+      std::get<VectorRequest>(
+          read_score(parse(R"({"text_1": ["a", "ab"], "text_2": ["b", "a"]})"), {.model = model_}))
+          .texts.at(1),
+      request.texts.at(0));
+  EXPECT_EQ(refused(read_score, R"({"text_1": ["a", "b"], "text_2": "c"})").param, "text_2");
+  for (const auto& [wrong, param] : std::vector<std::pair<std::string_view, std::string_view>>{
+           {R"({"documents": ["a"]})", "query"},
+           {R"({"query": "a"})", "documents"},
+           {R"({"query": "a", "documents": []})", "documents"},
+           {R"({"query": "a", "documents": [1]})", "documents"},
+           {R"({"query": "a", "documents": [{"title": "b"}]})", "documents"},
+           {R"({"query": "a", "documents": ["b"], "top_n": 0})", "top_n"},
+           {R"({"query": "a", "documents": ["b"], "max_tokens_per_doc": 5})",
+            "max_tokens_per_doc"}}) {
+    EXPECT_EQ(refused(read_rerank, wrong).param, param) << wrong;
+  }
 }
 
 TEST_F(Wires, WhatCannotBeHonouredIsNamed) {

@@ -135,7 +135,7 @@ void App::handle(const std::shared_ptr<Exchange>& exchange) {
   const Route& route = *find_route(exchange->request());
   if (route.at_once) return exchange->respond(route.at_once(exchange->request()));
   if (route.wire != nullptr) return generate(exchange, route);
-  if (route.embeds) return embed(exchange, route);
+  if (route.vectors != nullptr) return embed(exchange, route);
   answer_apart(exchange, route);
 }
 
@@ -237,15 +237,15 @@ void App::generate(const std::shared_ptr<Exchange>& exchange, const Route& route
 void App::embed(const std::shared_ptr<Exchange>& exchange, const Route& route) {
   with_model(exchange, route,
              [this, exchange, &route](const Json& body, const ModelPool::Lease& model) {
-               auto parsed = std::make_shared<std::variant<EmbeddingInput, ApiError>>(ApiError{});
+               auto parsed = std::make_shared<std::variant<VectorRequest, ApiError>>(ApiError{});
                try {
-                 *parsed = read_embeddings(body, context_of(*model, body));
+                 *parsed = route.vectors(body, context_of(*model, body));
                } catch (const std::exception& exception) {
                  *parsed = of_exception(exception);
                }
                http_->post([this, exchange, &route, model, parsed] {
-                 if (auto* const input = std::get_if<EmbeddingInput>(parsed.get())) {
-                   return begin_embedding(exchange, route, model, std::move(*input));
+                 if (auto* const request = std::get_if<VectorRequest>(parsed.get())) {
+                   return begin_embedding(exchange, route, model, std::move(*request));
                  }
                  refuse(exchange, route, std::get<ApiError>(*parsed), model);
                });
@@ -253,15 +253,15 @@ void App::embed(const std::shared_ptr<Exchange>& exchange, const Route& route) {
 }
 
 void App::begin_embedding(const std::shared_ptr<Exchange>& exchange, const Route& route,
-                          const ModelPool::Lease& model, EmbeddingInput input) {
+                          const ModelPool::Lease& model, VectorRequest request) {
   if (exchange->has_left()) return;
   EmbeddingService& service = *model->embeddings();
   const auto began = std::chrono::steady_clock::now();
   auto summary = std::make_shared<RequestSummary>(
       RequestSummary{.id = exchange->request().id,
                      .path = exchange->request().path,
-                     .prompt_tokens = input.n_tokens(),
-                     .n_choices = static_cast<uint32_t>(input.texts.size())});
+                     .prompt_tokens = request.n_tokens(),
+                     .n_choices = static_cast<uint32_t>(request.texts.size())});
   const auto end = [this, model, summary, began](unsigned status, std::string finish) {
     summary->status = status;
     summary->finish = std::move(finish);
@@ -269,8 +269,8 @@ void App::begin_embedding(const std::shared_ptr<Exchange>& exchange, const Route
     summary->total_s = total.count();
     conclude(model->metrics(), *summary);
   };
-  std::vector<std::vector<TokenId>> texts = input.texts;
-  auto kept = std::make_shared<const EmbeddingInput>(std::move(input));
+  std::vector<std::vector<TokenId>> texts = request.texts;
+  auto kept = std::make_shared<const VectorRequest>(std::move(request));
   const auto done = [this, exchange, &route, model, kept,
                      end](Result<EmbeddingService::Vectors> vectors) {
     if (exchange->has_left()) return;
@@ -284,9 +284,8 @@ void App::begin_embedding(const std::shared_ptr<Exchange>& exchange, const Route
     model->metrics().add_embedded(kept->texts.size(), kept->n_tokens());
     auto all = std::make_shared<EmbeddingService::Vectors>(std::move(vectors).value());
     // Numbers as text take their time.
-    http_->work([this, exchange, model, kept, all, end] {
-      auto body =
-          std::make_shared<std::string>(embeddings_answer(*kept, std::move(*all), model->served()));
+    http_->work([this, exchange, kept, all, end] {
+      auto body = std::make_shared<std::string>(kept->answer(std::move(*all)));
       http_->post([exchange, body, end] {
         exchange->respond({.body = std::move(*body)});
         end(200, "stop");

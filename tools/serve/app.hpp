@@ -78,11 +78,12 @@ class App {
   /// One way to answer: on the server's thread, on a worker, by generating, or by embedding.
   struct Route {
     using Apart = std::variant<Json, ApiError> (*)(const Json&, const WireContext&);
+    using Vectors = std::variant<VectorRequest, ApiError> (*)(const Json&, const WireContext&);
 
     std::function<HttpResponse(const HttpRequest&)> at_once = {};
     Apart apart = nullptr;
     Wire wire = nullptr;
-    bool embeds = false;
+    Vectors vectors = nullptr;
     ErrorWriter write_error = nullptr;
     bool is_post = false;
     bool is_open = false;  ///< without a key
@@ -93,6 +94,7 @@ class App {
   void add_at_once(std::string path, std::function<HttpResponse(const HttpRequest&)> answer,
                    bool is_open = false);
   void add_apart(std::string path, Route::Apart answer, ErrorWriter write_error = openai_error);
+  void add_vectors(std::string path, Route::Vectors read);
   void add_wire(std::string path, Wire wire, ErrorWriter write_error);
   void leave_out(std::string_view flag);
   const Route* find_route(const HttpRequest& request) const;
@@ -120,7 +122,7 @@ class App {
   void generate(const std::shared_ptr<Exchange>& exchange, const Route& route);
   void embed(const std::shared_ptr<Exchange>& exchange, const Route& route);
   void begin_embedding(const std::shared_ptr<Exchange>& exchange, const Route& route,
-                       const ModelPool::Lease& model, EmbeddingInput input);
+                       const ModelPool::Lease& model, VectorRequest request);
   void answer_apart(const std::shared_ptr<Exchange>& exchange, const Route& route);
   void signalled(int count);
   void stop_when_idle();

@@ -10,6 +10,7 @@
 #include "tools/serve/status/status_page.hpp"
 #include "tools/serve/wires/ollama.hpp"
 #include "tools/serve/wires/openai_common.hpp"
+#include "tools/serve/wires/ranking.hpp"
 #include "tools/serve/wires/tokens.hpp"
 
 namespace pumice::serve {
@@ -81,6 +82,10 @@ void App::add_apart(std::string path, Route::Apart answer, ErrorWriter write_err
   routes_[std::move(path)] = {.apart = answer, .write_error = write_error, .is_post = true};
 }
 
+void App::add_vectors(std::string path, Route::Vectors read) {
+  routes_[std::move(path)] = {.vectors = read, .write_error = openai_error, .is_post = true};
+}
+
 void App::add_wire(std::string path, Wire wire, ErrorWriter write_error) {
   routes_[std::move(path)] = {.wire = wire, .write_error = write_error, .is_post = true};
 }
@@ -103,10 +108,9 @@ void App::add_routes() {
   }
   add_wire("/v1/messages", read_messages, anthropic_error);
   for (const char* const prefix : {"/v1", ""}) {
-    routes_[fmt::format("{}/embeddings", prefix)] = {
-        .embeds = true, .write_error = openai_error, .is_post = true};
-    add_apart(fmt::format("{}/rerank", prefix), rank_texts);
-    add_apart(fmt::format("{}/score", prefix), rank_texts);
+    add_vectors(fmt::format("{}/embeddings", prefix), read_embeddings);
+    add_vectors(fmt::format("{}/rerank", prefix), read_rerank);
+    add_vectors(fmt::format("{}/score", prefix), read_score);
   }
   add_apart("/tokenize", tokenize);
   add_apart("/detokenize", detokenize_tokens);

@@ -35,6 +35,8 @@ ServedModel ServedModel::read(const ModelCard& card, const GgufFile& file,
       ChatPrompt::create(model.has_template ? *source : kPlainTemplate,
                          model.tokenizer->vocabulary(), model.architecture));
   model.constraints = texts.constraint_cache;
+  const auto form = file.get_or<std::string_view>(RankingPrompt::kTemplateKey, "");
+  if (form.ok()) model.ranking = RankingPrompt(std::string(*form));
   return model;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "format/gguf.hpp"
 #include "host/model_owner.hpp"
 #include "sampling/options.hpp"
+#include "text/ranking_prompt.hpp"
 #include "text/tokenizer.hpp"
 
 namespace pumice::serve {
@@ -48,6 +50,9 @@ struct ServedModel : ModelCard {
   bool draws_seeds = true;    ///< each request has another seed unless it says
   uint32_t adapter = 0;       ///< GenerationRequest::adapter of its requests
   uint32_t vector_width = 0;  ///< of a model that turns texts into vectors; 0: it writes text
+  /// Of one that ranks texts (models/ranking.hpp): of its vectors the number that says how well.
+  std::optional<uint32_t> relevant_label = {};
+  RankingPrompt ranking = RankingPrompt();
 
   /// The model of that card with what its file says; `texts` are its own. The rest is the caller's
   /// to fill.
@@ -57,7 +62,9 @@ struct ServedModel : ModelCard {
   /// One of its adapters, as a model of that name alone.
   ServedModel with_adapter(size_t index) const;
 
-  bool embeds() const { return vector_width != 0; }
+  bool embeds() const { return vector_width != 0 && !relevant_label; }
+  bool ranks() const { return relevant_label.has_value(); }
+  bool writes() const { return vector_width == 0; }
 };
 
 }  // namespace pumice::serve

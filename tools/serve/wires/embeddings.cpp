@@ -41,20 +41,50 @@ std::string base64_of(std::span<const float> values) {
   return text;
 }
 
+struct VectorForm {
+  uint32_t dimensions = 0;  ///< of each vector: so many of its first numbers
+  bool base64 = false;
+};
+
+std::string answer_of(std::vector<std::vector<float>> vectors, const VectorForm& form,
+                      const std::string& model, const Json& usage) {
+  std::string data;
+  for (size_t i = 0; i < vectors.size(); ++i) {
+    std::vector<float>& vector = vectors[i];
+    vector.resize(form.dimensions);
+    normalise(vector, vector.size());
+    data += fmt::format(
+        "{}{{\"object\":\"embedding\",\"index\":{},\"embedding\":", i == 0 ? "" : ",", i);
+    data += form.base64 ? fmt::format("\"{}\"}}", base64_of(vector))
+                        : fmt::format("[{}]}}", fmt::join(vector, ","));
+  }
+  return fmt::format("{{\"object\":\"list\",\"data\":[{}],\"model\":{},\"usage\":{}}}", data,
+                     dumped(model), dumped(usage));
+}
+
 }  // namespace
 
-uint32_t EmbeddingInput::n_tokens() const {
+uint32_t VectorRequest::n_tokens() const {
   size_t n = 0;
   for (const std::vector<TokenId>& text : texts) n += text.size();
   return static_cast<uint32_t>(n);
 }
 
-std::variant<EmbeddingInput, ApiError> read_embeddings(const Json& body,
-                                                       const WireContext& context) {
+Json usage_of(const VectorRequest& request) {
+  const uint32_t n_tokens = request.n_tokens();
+  return {{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}};
+}
+
+std::variant<VectorRequest, ApiError> read_embeddings(const Json& body,
+                                                      const WireContext& context) {
   const ServedModel& model = context.model;
   Fields fields(body);
   check_model(fields, model);
-  if (!model.embeds()) {
+  if (model.ranks()) {
+    fields.fail(
+        "model",
+        fmt::format("'{}' ranks texts and gives no embeddings; ask it at /v1/rerank", model.id));
+  } else if (!model.embeds()) {
     fields.fail("model", fmt::format("'{}' writes text and gives no embeddings; serve a model made "
                                      "for them, or this one with --pooling last or mean",
                                      model.id));
@@ -65,19 +95,19 @@ std::variant<EmbeddingInput, ApiError> read_embeddings(const Json& body,
       texts != nullptr &&
       (*texts == "" || (texts->is_array() && std::ranges::find(*texts, Json("")) != texts->end()));
   if (has_empty) fields.fail("input", "an empty text has no embedding; leave it out");
-  EmbeddingInput input;
-  input.texts = read_prompts(fields, "input", kMostTexts, model);
-  for (const std::vector<TokenId>& text : input.texts) {
+  VectorRequest request;
+  VectorForm form{.dimensions = model.vector_width};
+  request.texts = read_prompts(fields, "input", kMostTexts, model);
+  for (const std::vector<TokenId>& text : request.texts) {
     if (text.size() > model.window_tokens) {
       fields.fail(context_exceeded("input", text.size(), model.window_tokens));
     }
   }
-  input.dimensions = model.vector_width;
-  fields.read("dimensions", input.dimensions, 1, std::max(model.vector_width, 1u));
+  fields.read("dimensions", form.dimensions, 1, std::max(model.vector_width, 1u));
   std::string format = "float";
   fields.read("encoding_format", format);
-  input.base64 = format == "base64";
-  if (format != "float" && !input.base64) {
+  form.base64 = format == "base64";
+  if (format != "float" && !form.base64) {
     fields.fail("encoding_format", "must be float or base64");
   }
   fields.refuse("truncate_prompt_tokens", "texts are never cut");
@@ -85,34 +115,11 @@ std::variant<EmbeddingInput, ApiError> read_embeddings(const Json& body,
   fields.ignore({"user", "priority"});
   if (fields.error()) return *fields.error();
   warn_of_unknown(fields, context);
-  return input;
-}
-
-std::string embeddings_answer(const EmbeddingInput& input, std::vector<std::vector<float>> vectors,
-                              const ServedModel& model) {
-  std::string data;
-  for (size_t i = 0; i < vectors.size(); ++i) {
-    std::vector<float>& vector = vectors[i];
-    vector.resize(input.dimensions);
-    normalise(vector, vector.size());
-    data += fmt::format(
-        "{}{{\"object\":\"embedding\",\"index\":{},\"embedding\":", i == 0 ? "" : ",", i);
-    data += input.base64 ? fmt::format("\"{}\"}}", base64_of(vector))
-                         : fmt::format("[{}]}}", fmt::join(vector, ","));
-  }
-  const uint32_t n_tokens = input.n_tokens();
-  return fmt::format("{{\"object\":\"list\",\"data\":[{}],\"model\":{},\"usage\":{}}}", data,
-                     dumped(model.id),
-                     dumped({{"prompt_tokens", n_tokens}, {"total_tokens", n_tokens}}));
-}
-
-std::variant<Json, ApiError> rank_texts(const Json& body, const WireContext& context) {
-  Fields fields(body);
-  check_model(fields, context.model);
-  fields.fail("model", fmt::format("'{}' does not rank texts, and this server runs no models that "
-                                   "do (rerankers)",
-                                   context.model.id));
-  return *fields.error();
+  request.answer = [form, id = model.id,
+                    usage = usage_of(request)](std::vector<std::vector<float>> vectors) {
+    return answer_of(std::move(vectors), form, id, usage);
+  };
+  return request;
 }
 
 }  // namespace pumice::serve

@@ -1,6 +1,8 @@
-// POST /v1/embeddings: texts to vectors. Any thread.
+// POST /v1/embeddings: texts to vectors; and what all requests to models that give vectors have in
+// common. Any thread.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -9,24 +11,20 @@
 
 namespace pumice::serve {
 
-struct EmbeddingInput {
+/// Texts, and the answer that their vectors become.
+struct VectorRequest {
   std::vector<std::vector<TokenId>> texts;
-  uint32_t dimensions = 0;  ///< of each vector: so many of its first numbers
-  bool base64 = false;      ///< vectors as bytes: floats, little-endian
+  std::function<std::string(std::vector<std::vector<float>> vectors)> answer;
 
   uint32_t n_tokens() const;
 };
 
 /// Text or tokens, or an array of either. Errors: a model that gives no vectors; a text that is
-/// empty or too long.
-std::variant<EmbeddingInput, ApiError> read_embeddings(const Json& body,
-                                                       const WireContext& context);
-/// The answer: vectors of length 1. As text: numbers with no more digits than they need.
-std::string embeddings_answer(const EmbeddingInput& input, std::vector<std::vector<float>> vectors,
-                              const ServedModel& model);
+/// empty or too long. The answer has vectors of length 1: as text numbers with no more digits than
+/// they need, as bytes floats, little-endian.
+std::variant<VectorRequest, ApiError> read_embeddings(const Json& body, const WireContext& context);
 
-/// POST /v1/rerank and /v1/score, for which no model that can be loaded is made: an error that says
-/// so.
-std::variant<Json, ApiError> rank_texts(const Json& body, const WireContext& context);
+/// {"prompt_tokens": …, "total_tokens": …}
+Json usage_of(const VectorRequest& request);
 
 }  // namespace pumice::serve

@@ -41,8 +41,10 @@ std::variant<Json, ApiError> ollama_show(const Json& body, const WireContext& co
   Fields fields(named);
   check_model(fields, model);
   if (fields.error()) return *fields.error();
-  Json abilities = Json::array({model.embeds() ? "embedding" : "completion"});
-  if (!model.embeds() && model.has_template) abilities.push_back("tools");
+  Json abilities = Json::array();
+  if (model.writes()) abilities.push_back("completion");
+  if (model.writes() && model.has_template) abilities.push_back("tools");
+  if (model.embeds()) abilities.push_back("embedding");
   return Json{{"details", details_of(model)},
               {"model_info",
                {{"general.architecture", model.architecture},

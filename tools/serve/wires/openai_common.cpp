@@ -151,10 +151,13 @@ void check_model(Fields& fields, const ServedModel& model) {
 
 void check_writer(Fields& fields, const ServedModel& model) {
   check_model(fields, model);
-  if (!model.embeds()) return;
-  fields.fail("model", fmt::format("'{}' turns texts into vectors and writes no text; ask it at "
-                                   "/v1/embeddings",
-                                   model.id));
+  if (model.writes()) return;
+  fields.fail("model",
+              model.ranks()
+                  ? fmt::format("'{}' ranks texts and writes none; ask it at /v1/rerank", model.id)
+                  : fmt::format("'{}' turns texts into vectors and writes no text; ask it "
+                                "at /v1/embeddings",
+                                model.id));
 }
 
 Json openai_error_json(const ApiError& error) {
