@@ -336,7 +336,8 @@ Command add_serve(CLI::App& app) {
   command->footer(
       "Sampling flags are what requests use that do not say.\n"
       "Paths: /v1/chat/completions /v1/completions /v1/responses /v1/messages /v1/embeddings\n"
-      "  /v1/rerank /v1/models /health /health/ready /metrics /props. Plain HTTP: a proxy adds TLS.\n"
+      "  /v1/rerank /v1/models /health /health/ready /metrics /props. Plain HTTP: a proxy adds "
+      "TLS.\n"
       "Examples:\n"
       "  pumice serve -m model.gguf\n"
       "  pumice serve --models-dir models --models-max 2\n"

@@ -151,6 +151,7 @@ TEST(RankingPrompt, OfBertAndRobertaIsAPairOfSegments) {
   roberta.model = "t5";
   roberta.scores.assign(roberta.tokens.size(), -1);
   roberta.eos_id = kSep;
+  roberta.add_space_prefix = true;
   roberta.add_bos = true;
   roberta.add_eos = true;
   EXPECT_EQ(pair(Tokenizer::create(roberta).value(), RankingPrompt(), "a", "b"),
