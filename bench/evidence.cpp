@@ -30,6 +30,7 @@ double kv_loss(KvType type) {
 Bound bound_of(const std::set<std::string>& variants, KvTypes kv_type) {
   constexpr double kF16Inputs = 2e-6;
   constexpr double kI8Inputs = 5e-4;
+  constexpr double kPlanesInputs = 1e-8;
   const auto ran = [&](std::string_view word) {
     return std::ranges::any_of(variants, [&](const std::string& name) {
       return (name + '.').find(word) != std::string::npos;
@@ -40,6 +41,8 @@ Bound bound_of(const std::set<std::string>& variants, KvTypes kv_type) {
     bound = {kI8Inputs, "8-bit activations"};
   } else if (ran(".matrix.")) {
     bound = {kF16Inputs, "f16 inputs"};
+  } else if (ran(".planes.")) {
+    bound = {kPlanesInputs, "inputs in two planes of 8 bits"};
   }
   if (kv_type != KvType::kF32) {
     bound.nmse += std::max(kv_loss(kv_type.k), kv_loss(kv_type.v));

@@ -59,13 +59,15 @@ double largest_of_block(const float* weights, uint32_t k, uint32_t first) {
   return largest;
 }
 
-/// The most that quantising x to blocks of 8 bits changes its value in column `i`.
-double quantization_error(std::span<const float> x, size_t i) {
+/// The most that quantising x in blocks changes its value in column `i`: half a quant, and what its
+/// number misses by the reciprocal.
+double quantization_error(std::span<const float> x, XForm form, size_t i) {
   double largest = 0;
   for (const float value : x.subspan(i / 32 * 32, 32)) {
     largest = std::max(largest, std::abs(double{value}));
   }
-  return 0.501 * largest / 127;
+  const double most = most_quant(form);
+  return (0.501 + most * 0x1p-20) * largest / most;
 }
 
 Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape& shape,
@@ -86,7 +88,7 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape
   Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
   y.reference.resize(size_t{shape.rows} * shape.n);
   y.bound.resize(y.reference.size());
-  linear_reference(x, weights, variant.math, 0, shape.n, y.reference, y.bound);
+  linear_reference(x, weights, variant.math, variant.x, 0, shape.n, y.reference, y.bound);
   return PreparedOp{
       .record =
           [=, rows = shape.rows, n = shape.n, x_stride = x.stride](vk::Recorder& recorder) {
@@ -206,31 +208,66 @@ LinearElement linear_element(const float* x, const float* weights, uint32_t k, M
     double error = 0;
     if (halves && in_blocks && i % 32 == 0) largest = largest_of_block(weights, k, i);
     if (halves) error = half_product_error(x[i], weights[i], largest);
-    if (math == Math::kI8) error = x_errors[i] * weights[i];
+    if (!halves && !x_errors.empty()) error = x_errors[i] * weights[i];
     input_error_squares += error * error;
   }
   // Independent errors of at most c_i: their sum is below lambda * sqrt(sum c_i^2) (Hoeffding).
   return {sum, relative * magnitude + kLambda * std::sqrt(input_error_squares)};
 }
 
-std::vector<double> linear_input_errors(std::span<const float> x, Math math) {
+std::vector<double> linear_input_errors(std::span<const float> x, XForm form) {
   std::vector<double> errors(x.size());
-  for (size_t i = 0; math == Math::kI8 && i < x.size(); ++i) errors[i] = quantization_error(x, i);
+  if (form != XForm::kInt8 && form != XForm::kPlanes) return errors;
+  for (size_t i = 0; i < x.size(); ++i) errors[i] = quantization_error(x, form, i);
   return errors;
 }
 
-void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math math,
+void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math math, XForm form,
                       uint32_t first_col, uint32_t stride, std::vector<double>& expected,
                       std::vector<double>& bound) {
   for (uint32_t row = 0; row < x.rows; ++row) {
     const float* x_row = &x.values[size_t{row} * x.stride];
-    const std::vector<double> x_errors = linear_input_errors({x_row, x.k}, math);
+    const std::vector<double> x_errors = linear_input_errors({x_row, x.k}, form);
     for (uint32_t n = 0; n < weights.n_rows; ++n) {
       const LinearElement element = linear_element(x_row, &weights.values[size_t{n} * x.k], x.k,
                                                    math, x_errors, weights.type->has_integers());
       const size_t at = size_t{row} * stride + first_col + n;
       expected[at] = element.value;
       bound[at] = element.bound;
+    }
+  }
+}
+
+/// Per block of 32 columns a kernel rounds a handful of terms, scale * sum(q p) and offset * sum(p),
+/// and then adds the block to the sum: at most n_blocks + 6 roundings on the way of each term, 2^-24
+/// each, which add like errors of random sign (see linear_element). A weight is scale * q + offset,
+/// terms that may cancel; but a block of random weights holds one whose q is near 0 and one whose q is
+/// near the largest, so that |offset| is about the largest |w| at most and |scale * q| at most twice
+/// that.
+void quantized_linear_reference(const QuantizedReference& x, const RandomWeights& weights,
+                                Expectation& y) {
+  constexpr double kLambda = 6;
+  constexpr uint32_t kBlock = QuantizedX::kBlockCols;
+  const uint32_t n_blocks = weights.n_cols / kBlock;
+  const double relative = kLambda * std::sqrt(n_blocks + 6.0) * 0x1p-24;
+  for (uint32_t row = 0; row < x.n_rows; ++row) {
+    for (uint32_t n = 0; n < weights.n_rows; ++n) {
+      double sum = 0;
+      double magnitude = 0;
+      for (uint32_t block = 0; block < n_blocks; ++block) {
+        double largest_weight = 0;
+        double x_magnitude = 0;
+        for (uint32_t col = block * kBlock; col < (block + 1) * kBlock; ++col) {
+          const double w = weights.values[size_t{n} * weights.n_cols + col];
+          const double value = x.value(row, col);
+          sum += w * value;
+          x_magnitude += std::abs(value);
+          largest_weight = std::max(largest_weight, std::abs(w));
+        }
+        magnitude += 3 * largest_weight * x_magnitude;
+      }
+      y.reference.push_back(sum);
+      y.bound.push_back(relative * magnitude);
     }
   }
 }

@@ -10,6 +10,7 @@
 #include "shaders/common/linear_args.hpp"
 #include "shaders/common/math.hpp"
 #include "shaders/op_case.hpp"
+#include "shaders/quantize_x/quantized_reference.hpp"
 
 namespace pumice::ops {
 
@@ -82,14 +83,20 @@ struct LinearElement {
 /// for each block of 32 or less.
 LinearElement linear_element(const float* x, const float* weights, uint32_t k, Math math,
                              std::span<const double> x_errors, bool in_blocks = false);
-/// What reading a row of x in `math` may change its elements by before they are multiplied.
-std::vector<double> linear_input_errors(std::span<const float> x, Math math);
+/// What making a row of x integers may change its elements by before they are multiplied: nothing in
+/// the other forms.
+std::vector<double> linear_input_errors(std::span<const float> x, XForm form);
 
-/// Reference and bound of x · Wᵀ in `math`, written to columns [first_col, first_col +
-/// weights.n_rows) of matrices with `stride` columns.
-void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math math,
+/// Reference and bound of x · Wᵀ in `math` where x is read as `form`, written to columns [first_col,
+/// first_col + weights.n_rows) of matrices with `stride` columns.
+void linear_reference(const PaddedInput& x, const RandomWeights& weights, Math math, XForm form,
                       uint32_t first_col, uint32_t stride, std::vector<double>& expected,
                       std::vector<double>& bound);
+
+/// Reference and bound of the product of the weights and x as quantised, of which sums over a block
+/// are exact: y is [rows][weights.n_rows].
+void quantized_linear_reference(const QuantizedReference& x, const RandomWeights& weights,
+                                Expectation& y);
 
 /// Plan something that can record LinearArgs on the bed.
 using LinearPlanner = std::function<Result<std::function<void(vk::Recorder&, const LinearArgs&)>>(
@@ -100,6 +107,7 @@ struct LinearVariant {
   std::string name;
   Math math = Math::kF32;
   LinearPlanner planner;
+  XForm x = XForm::kFloats;  ///< what the planner makes of x
   std::function<bool(const vk::DevicePlan&, const WeightType&)> supported =
       {};                                                          ///< empty: everywhere
   std::function<uint64_t(const LinearShape&)> scratch_bytes = {};  ///< empty: none

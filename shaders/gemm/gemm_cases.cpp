@@ -77,41 +77,6 @@ LinearVariant case_variant(const Tested& tested) {
   };
 }
 
-constexpr uint32_t kBlock = QuantizedX::kBlockCols;
-
-/// The product of the weights and x as quantised. Per block of 32 columns the kernel rounds a
-/// handful of terms, scale * sum(q p) and offset * sum(p), and then adds the block to the sum: at
-/// most n_blocks
-/// + 6 roundings on the way of each term, 2^-24 each, which add like errors of random sign (see
-/// linear_reference). A weight is scale * q + offset, terms that may cancel; but a block of random
-/// weights holds one whose q is near 0 and one whose q is near the largest, so that |offset| is
-/// about the largest |w| at most and |scale * q| at most twice that.
-void reference_i8(const QuantizedReference& x, const RandomWeights& weights, Expectation& y) {
-  constexpr double kLambda = 6;
-  const uint32_t n_blocks = weights.n_cols / kBlock;
-  const double relative = kLambda * std::sqrt(n_blocks + 6.0) * 0x1p-24;
-  for (uint32_t row = 0; row < x.n_rows; ++row) {
-    for (uint32_t n = 0; n < weights.n_rows; ++n) {
-      double sum = 0;
-      double magnitude = 0;
-      for (uint32_t block = 0; block < n_blocks; ++block) {
-        double largest_weight = 0;
-        double x_magnitude = 0;
-        for (uint32_t col = block * kBlock; col < (block + 1) * kBlock; ++col) {
-          const double w = weights.values[size_t{n} * weights.n_cols + col];
-          const double value = x.value(row, col);
-          sum += w * value;
-          x_magnitude += std::abs(value);
-          largest_weight = std::max(largest_weight, std::abs(w));
-        }
-        magnitude += 3 * largest_weight * x_magnitude;
-      }
-      y.reference.push_back(sum);
-      y.bound.push_back(relative * magnitude);
-    }
-  }
-}
-
 Result<PreparedOp> prepare_i8(OpBed& bed, const WeightType& type, const LinearShape& shape) {
   const RandomWeights weights(type, shape.n, shape.k, 1);
   const PaddedInput input(shape.rows, shape.k);
@@ -125,7 +90,7 @@ Result<PreparedOp> prepare_i8(OpBed& bed, const WeightType& type, const LinearSh
       gemm_variants(bed.device()->plan(), Math::kI8, XRoute::kPortable);
   PUMICE_TRY(const Gemm op, Gemm::plan(bed.pipelines(), type, variants));
   Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
-  reference_i8(quantized, weights, y);
+  quantized_linear_reference(quantized, weights, y);
   return PreparedOp{.record =
                         [=](vk::Recorder& recorder) {
                           op.record(recorder, {.weights = uploaded->matrix,

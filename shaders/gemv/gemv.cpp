@@ -90,19 +90,19 @@ uint32_t slice_subgroup_size(const vk::DevicePlan& plan) {
   return size <= std::min(plan.subgroup.max_size, kSliceLanes) ? size : 0;
 }
 
-Tuned tuned_subgroup(const TuningTarget& target, const WeightType& type, uint32_t tile_rows) {
+Tuned tuned_subgroup(const TuningTarget& target, std::string_view table, const WeightType& type,
+                     uint32_t tile_rows) {
   const vk::DevicePlan& plan = target.plan;
   const uint32_t subgroup_size = slice_subgroup_size(plan);
   const uint32_t most_subgroups = plan.subgroup.max_workgroup_subgroups;
-  const vk::TuningRow& row =
-      take_row(target, "gemv_subgroup", shape_facts(type, tile_rows),
-               [&](const vk::TuningRow& one) -> std::string {
-                 const uint32_t workgroup_size = one.number("workgroup_size");
-                 if (most_subgroups != 0 && workgroup_size / subgroup_size > most_subgroups) {
-                   return fmt::format("it needs {} subgroups", workgroup_size / subgroup_size);
-                 }
-                 return slices_obstacle(workgroup_size, tile_rows, plan);
-               });
+  const vk::TuningRow& row = take_row(
+      target, table, shape_facts(type, tile_rows), [&](const vk::TuningRow& one) -> std::string {
+        const uint32_t workgroup_size = one.number("workgroup_size");
+        if (most_subgroups != 0 && workgroup_size / subgroup_size > most_subgroups) {
+          return fmt::format("it needs {} subgroups", workgroup_size / subgroup_size);
+        }
+        return slices_obstacle(workgroup_size, tile_rows, plan);
+      });
   const GemvSubgroupSpec spec{.workgroup_size = row.number("workgroup_size"),
                               .tile_rows = tile_rows,
                               .subgroup_size = subgroup_size};
@@ -119,15 +119,28 @@ Tuned tuned(const TuningTarget& target, const WeightType& type, GemvKernel kerne
     case GemvKernel::kPortable:
       return tuned_portable(target, type, tile_rows);
     case GemvKernel::kSubgroup:
-      return tuned_subgroup(target, type, tile_rows);
+      return tuned_subgroup(target, "gemv_subgroup", type, tile_rows);
     case GemvKernel::kBroadcast:
       return tuned_broadcast(target, type, tile_rows);
+    case GemvKernel::kPlanes:
+      return tuned_subgroup(target, "gemv_planes", type, tile_rows);
   }
   PUMICE_CHECK(false, "no such kernel");
 }
 
 std::string module_name(const WeightType& type, GemvKernel kernel) {
   return linear_module_name("gemv", type, gemv_kernel_name(kernel));
+}
+
+bool may_split(GemvKernel kernel) {
+  return kernel == GemvKernel::kSubgroup || kernel == GemvKernel::kPlanes;
+}
+
+/// Whether this build has what a kernel is made of, and no self-test has rejected it.
+bool is_usable(const vk::PipelineLibrary& pipelines, const WeightType& type, GemvKernel kernel) {
+  const std::string module = module_name(type, kernel);
+  return find_spirv(module).ok() && !pipelines.is_rejected(module) &&
+         (kernel != GemvKernel::kPlanes || !pipelines.is_rejected(x_form_module(XForm::kPlanes)));
 }
 
 constexpr std::string_view kReduceModule = "gemv_reduce";
@@ -151,28 +164,31 @@ uint64_t partial_bytes(const LinearArgs& args, uint32_t splits) {
 }  // namespace
 
 std::string_view gemv_kernel_name(GemvKernel kernel) {
-  constexpr std::string_view kNames[] = {"uniform", "subgroup", "broadcast"};
+  constexpr std::string_view kNames[] = {"uniform", "subgroup", "broadcast", "planes"};
   return kNames[static_cast<size_t>(kernel)];
 }
 
 bool gemv_kernel_supported(const vk::DevicePlan& plan, GemvKernel kernel) {
+  // Full subgroups make gl_SubgroupID a slice's number. Where a driver has one size, nothing has to
+  // be required (Mesa's for NVIDIA allows no stage to).
+  const bool has_slices =
+      (plan.require_subgroup_size || plan.subgroup.min_size == plan.subgroup.max_size) &&
+      plan.features.full_subgroups && plan.subgroup.basic && slice_subgroup_size(plan) != 0;
   switch (kernel) {
     case GemvKernel::kPortable:
       return true;
     case GemvKernel::kSubgroup:
-      // Full subgroups make gl_SubgroupID a slice's number. Where a driver has one size, nothing
-      // has to be required (Mesa's for NVIDIA allows no stage to).
-      return (plan.require_subgroup_size || plan.subgroup.min_size == plan.subgroup.max_size) &&
-             plan.features.full_subgroups && plan.subgroup.basic && plan.subgroup.shuffle &&
-             plan.subgroup.ballot && slice_subgroup_size(plan) != 0;
+      return has_slices && plan.subgroup.shuffle && plan.subgroup.ballot;
     case GemvKernel::kBroadcast:
       return broadcast_supported(plan);
+    case GemvKernel::kPlanes:
+      return has_slices && plan.features.integer_dot;
   }
   return false;
 }
 
 GemvSplits gemv_splits(const TuningTarget& target, GemvKernel kernel, const WeightType& type) {
-  if (kernel != GemvKernel::kSubgroup || target.plan.device_class == vk::DeviceClass::kCpu) {
+  if (!may_split(kernel) || target.plan.device_class == vk::DeviceClass::kCpu) {
     return {};
   }
   const vk::TuningRow& row =
@@ -191,10 +207,16 @@ uint32_t GemvSplits::of(const WeightType& type, uint32_t n_rows, uint32_t n_cols
 
 namespace {
 
-vk::TuningFacts kernel_facts(const WeightType& type, XRoute path) {
+vk::TuningFacts kernel_facts(const WeightType& type, XRoute path, Math math) {
   return vk::TuningFacts()
       .set("type", tuning_word(type))
-      .set("x", path == XRoute::kBroadcast ? "broadcast" : "portable");
+      .set("x", path == XRoute::kBroadcast ? "broadcast" : "portable")
+      .set("math", math_name(math));
+}
+
+/// Whether a kernel computes as precisely as `math` asks, whatever a row's conditions.
+bool is_allowed(GemvKernel kernel, Math math) {
+  return kernel != GemvKernel::kPlanes || math != Math::kF32;
 }
 
 /// Of the row that names it.
@@ -208,13 +230,13 @@ void note_kernel(const vk::PipelineLibrary& pipelines, GemvKernel kernel,
 }  // namespace
 
 std::vector<GemvKernel> gemv_kernels(const TuningTarget& target, const WeightType& type,
-                                     XRoute path) {
+                                     XRoute path, Math math) {
   std::vector<GemvKernel> kernels;
-  for (const vk::TuningRow* row : tuning_rows(target, "gemv", kernel_facts(type, path))) {
-    for (const GemvKernel kernel :
-         {GemvKernel::kPortable, GemvKernel::kSubgroup, GemvKernel::kBroadcast}) {
+  for (const vk::TuningRow* row : tuning_rows(target, "gemv", kernel_facts(type, path, math))) {
+    for (const GemvKernel kernel : {GemvKernel::kPortable, GemvKernel::kSubgroup,
+                                    GemvKernel::kBroadcast, GemvKernel::kPlanes}) {
       if (row->choice == gemv_kernel_name(kernel) && gemv_kernel_supported(target.plan, kernel) &&
-          std::ranges::find(kernels, kernel) == kernels.end()) {
+          is_allowed(kernel, math) && std::ranges::find(kernels, kernel) == kernels.end()) {
         kernels.push_back(kernel);
       }
     }
@@ -222,18 +244,18 @@ std::vector<GemvKernel> gemv_kernels(const TuningTarget& target, const WeightTyp
   return kernels;
 }
 
-Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, XRoute path) {
+Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, XRoute path,
+                        Math math) {
   const vk::DevicePlan& device = pipelines.device()->plan();
   if (path == XRoute::kBroadcast && !broadcast_supported(device)) {
     return make_error(ErrorCode::kInvalidArgument,
                       "gemv: this device has no broadcast path; use the portable one");
   }
-  const auto kernels = gemv_kernels(pipelines, type, path);
-  const auto kernel = std::ranges::find_if(kernels, [&](GemvKernel candidate) {
-    return !pipelines.is_rejected(module_name(type, candidate));
-  });
-  const GemvKernel chosen = kernel != kernels.end() ? *kernel : kernels.front();
-  note_kernel(pipelines, chosen, kernel_facts(type, path));
+  const auto kernels = gemv_kernels(pipelines, type, path, math);
+  const auto kernel = std::ranges::find_if(
+      kernels, [&](GemvKernel candidate) { return is_usable(pipelines, type, candidate); });
+  const GemvKernel chosen = kernel != kernels.end() ? *kernel : kernels.back();
+  note_kernel(pipelines, chosen, kernel_facts(type, path, math));
   return plan(pipelines, type, chosen);
 }
 
@@ -260,15 +282,19 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
     variant.tile_cols = spec.tile_cols;
     variant.n_slices = spec.n_slices;
   }
-  if (kernel == GemvKernel::kSubgroup && !pipelines.is_rejected(kReduceModule)) {
+  if (may_split(kernel) && !pipelines.is_rejected(kReduceModule)) {
     PUMICE_TRY(op.reduce_, declare_kernel<GemvReducePush>(pipelines, kReduceModule, kReduceSpec));
   }
   return op;
 }
 
+XForm Gemv::x_form() const {
+  return kernel_ == GemvKernel::kPlanes ? XForm::kPlanes : XForm::kFloats;
+}
+
 Status Gemv::force_splits(uint32_t splits) {
   PUMICE_CHECK(std::has_single_bit(splits) && splits <= kMaxSplits, "gemv cannot split K so often");
-  if (splits > 1 && kernel_ != GemvKernel::kSubgroup) {
+  if (splits > 1 && !may_split(kernel_)) {
     return make_error(ErrorCode::kInvalidArgument, "gemv: the {} kernel cannot split K",
                       gemv_kernel_name(kernel_));
   }
@@ -313,17 +339,23 @@ void Gemv::record_products(vk::Recorder& recorder, const LinearArgs& args) const
   const LinearArgs out = splits > 1 ? into_partials(args) : args;
   PUMICE_CHECK(splits == 1 || args.scratch.size_bytes >= partial_bytes(args, splits),
                "gemv lacks scratch for its partial sums");
+  const uint32_t k = args.weights.n_cols;
+  const bool in_planes = kernel_ == GemvKernel::kPlanes;
+  const vk::Access reads_x =
+      in_planes ? vk::reads(args.x.subrange(0, PlanesOfX::size_bytes(args.rows, k)))
+                : linear_reads_x(args);
   for (const WeightMatrixPart& part : args.weights.parts) {
     for (const LinearShare& share :
          linear_shares(args, part, recorder.segment_limit(), variant.tile_cols,
-                       vk::Arithmetic::kF32, splits)) {
+                       in_planes ? vk::Arithmetic::kInt8Dot : vk::Arithmetic::kF32, splits)) {
       auto push = linear_push<GemvPush>(out, share.part);
       push.splits = splits;
-      recorder.dispatch(*variant.pipeline, push,
-                        {(share.part.n_rows + variant.tile_cols - 1) / variant.tile_cols, splits},
-                        {vk::reads(share.part.range), linear_reads_x(args),
-                         linear_writes_y(out, share.part, splits)},
-                        share.cost);
+      if (in_planes) push.x_stride = PlanesOfX::stride_bytes(k);
+      recorder.dispatch(
+          *variant.pipeline, push,
+          {(share.part.n_rows + variant.tile_cols - 1) / variant.tile_cols, splits},
+          {vk::reads(share.part.range), reads_x, linear_writes_y(out, share.part, splits)},
+          share.cost);
     }
   }
 }

@@ -7,7 +7,9 @@
 
 #include "base/result.hpp"
 #include "shaders/common/linear_args.hpp"
+#include "shaders/common/math.hpp"
 #include "shaders/common/tuning.hpp"
+#include "shaders/quantize_x/quantize_x.hpp"
 #include "vk/pipeline.hpp"
 
 namespace pumice::ops {
@@ -16,16 +18,18 @@ enum class GemvKernel {
   kPortable,   ///< gemv.comp: needs nothing of subgroups
   kSubgroup,   ///< gemv_subgroup.comp: for GPUs, subgroups of a required size
   kBroadcast,  ///< gemv_broadcast.comp: XRoute::kBroadcast
+  kPlanes,  ///< kSubgroup by integer dot products, of x as XForm::kPlanes; not of every type (gemv.tune)
 };
-/// As in module names: "uniform", "subgroup", "broadcast".
+/// As in module names: "uniform", "subgroup", "broadcast", "planes".
 std::string_view gemv_kernel_name(GemvKernel kernel);
 
 /// Whether the device can run a kernel.
 bool gemv_kernel_supported(const vk::DevicePlan& plan, GemvKernel kernel);
 
-/// Those that it can run where x is to take a path, best first (gemv.tune); never empty.
+/// Those that it can run where x is to take a path, best first (gemv.tune); never empty. Planes are
+/// as precise as any `math` but kF32 asks.
 std::vector<GemvKernel> gemv_kernels(const TuningTarget& target, const WeightType& type,
-                                     XRoute path);
+                                     XRoute path, Math math = Math::kAuto);
 
 /// How much of a matrix a workgroup must be left where K is split.
 struct GemvSplits {
@@ -34,7 +38,7 @@ struct GemvSplits {
 
   /// Over how many workgroups each K of a matrix is split, so that one of few rows does not leave
   /// most of a GPU idle: a power of two, and a function of the device and the shape alone. 1: not
-  /// at all, and always so on CPU drivers and for kernels other than kSubgroup.
+  /// at all, and always so on CPU drivers and for kernels other than kSubgroup and kPlanes.
   uint32_t of(const WeightType& type, uint32_t n_rows, uint32_t n_cols) const;
 };
 GemvSplits gemv_splits(const TuningTarget& target, GemvKernel kernel, const WeightType& type);
@@ -49,12 +53,16 @@ class Gemv {
   /// is rejected.
   static Result<Gemv> plan(vk::PipelineLibrary& pipelines, const WeightType& type,
                            GemvKernel kernel);
-  /// The first of gemv_kernels whose module is not rejected.
-  static Result<Gemv> plan(vk::PipelineLibrary& pipelines, const WeightType& type, XRoute path);
+  /// The first of gemv_kernels that this build has and whose modules are not rejected.
+  static Result<Gemv> plan(vk::PipelineLibrary& pipelines, const WeightType& type, XRoute path,
+                           Math math = Math::kAuto);
+
+  /// How LinearArgs::x is; args.x_stride counts only of floats.
+  XForm x_form() const;
 
   /// From now on K of every matrix is split so often, a power of two up to kMaxSplits. For tests.
-  /// Errors, unless 1: kInvalidArgument for kernels other than kSubgroup, kSelfTestFailed when what
-  /// adds the sums is rejected.
+  /// Errors, unless 1: kInvalidArgument for kernels other than kSubgroup and kPlanes,
+  /// kSelfTestFailed when what adds the sums is rejected.
   Status force_splits(uint32_t splits);
 
   /// Over how many workgroups each K of this matrix is split. 1 too where a self-test has rejected

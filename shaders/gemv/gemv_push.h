@@ -1,4 +1,5 @@
-// Push constants of the gemv kernels. Only gemv_subgroup splits K.
+// Push constants of the gemv kernels. Only gemv_subgroup splits K. Of x in planes (PlanesOfX) x_stride is in
+// bytes.
 #ifndef PUMICE_SHADERS_GEMV_PUSH_H
 #define PUMICE_SHADERS_GEMV_PUSH_H
 

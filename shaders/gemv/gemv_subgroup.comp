@@ -5,7 +5,9 @@
 #include "common/weights.glsl"
 #include "common/buffers.glsl"
 #include "gemv/gemv_subgroup.h"
-#ifdef WEIGHT_OFFSETS
+#ifdef X_PLANES
+#extension GL_EXT_integer_dot_product : require
+#elif defined(WEIGHT_OFFSETS)
 #extension GL_KHR_shader_subgroup_ballot : require
 #extension GL_KHR_shader_subgroup_shuffle : require
 #endif
@@ -26,6 +28,8 @@ const uint kSliceSubgroups = kSliceLanes / subgroup_size;
 
 /// A block of a row of x: constant offsets from one address.
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer XBlock { vec4 q[8]; };
+/// A view that is only read is cached by Mesa's driver for NVIDIA.
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer XQuads { vec4 v[]; };
 
 shared float partial[kSlices * tile_rows * kSliceLanes];
 
@@ -47,7 +51,11 @@ const uint kChains = 2;
 
 float sum_of(float chains[kChains]) { return chains[0] + chains[1]; }
 
-#ifndef WEIGHT_FLOATS
+#ifdef X_PLANES
+
+#include "gemv/gemv_planes.glsl"
+
+#elif !defined(WEIGHT_FLOATS)
 
 #ifdef WEIGHT_OFFSETS
 
@@ -60,7 +68,7 @@ void sum_x(uint row, uint tile, out float sums[kSumLoads]) {
   const uint first = row_of_x(row) * (pc.x_stride / 4);
   [[unroll]] for (uint i = 0; i < kSumLoads; ++i) {
     const uint quad = tile * kTileQuads + i * subgroup_size + gl_SubgroupInvocationID;
-    const vec4 x = Vec4s(pc.x).v[first + min(quad, pc.k / 4 - 1)];
+    const vec4 x = XQuads(pc.x).v[first + min(quad, pc.k / 4 - 1)];
     float sum = (x.x + x.y) + (x.z + x.w);
     [[unroll]] for (uint d = 1; d < kPartQuads; d *= 2) sum += subgroupShuffleXor(sum, d);
     sums[i] = sum;
@@ -157,7 +165,7 @@ void multiply(WeightTile t, uint block, bool whole) {
     float sums[kChains];
     [[unroll]] for (uint q = 0; q < kBlock / 4; ++q) {
       const vec4 x = whole ? block_of_x.q[q]
-                           : Vec4s(pc.x).v[row + min(block * (kBlock / 4) + q, pc.k / 4 - 1)];
+                           : XQuads(pc.x).v[row + min(block * (kBlock / 4) + q, pc.k / 4 - 1)];
       [[unroll]] for (uint i = 0; i < 4; ++i) {
         sums[i % kChains] = fma(w[4 * q + i], x[i], q == 0 && i < kChains ? 0.0 : sums[i % kChains]);
       }

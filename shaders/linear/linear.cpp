@@ -35,9 +35,9 @@ Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
     if (!gemm.ok()) {
       return make_error(gemm.error().code, "--math {}: {}", math_name(math), gemm.error().message);
     }
-    PUMICE_TRY(const Gemv gemv, Gemv::plan(pipelines, *type, path));
-    const XForm form = gemm->x_form();
-    if (form != XForm::kFloats && !op.quantize_x_.contains(form)) {
+    PUMICE_TRY(const Gemv gemv, Gemv::plan(pipelines, *type, path, math));
+    for (const XForm form : {gemm->x_form(), gemv.x_form()}) {
+      if (form == XForm::kFloats || op.quantize_x_.contains(form)) continue;
       PUMICE_TRY(op.quantize_x_[form], QuantizeX::plan(pipelines, form));
     }
     op.kernels_.emplace(type, Kernels{*gemm, gemv});
@@ -71,14 +71,11 @@ std::vector<const vk::Pipeline*> Linear::gemm_pipelines() const {
   return all;
 }
 
-XForm Linear::x_form(const Args& args) const {
-  return uses_gemm(args.rows) ? kernels_of(*args.weights.type).gemm.x_form() : XForm::kFloats;
-}
-
-uint64_t Linear::forms_bytes(uint64_t rows, uint32_t n_cols, XForm end) const {
+uint64_t Linear::forms_bytes(uint64_t rows, uint32_t n_cols, std::optional<XForm> end) const {
   uint64_t bytes = 0;
   for (const auto& [form, quantize_x] : quantize_x_) {
-    if (form < end) bytes += x_form_bytes(form, rows, n_cols);
+    const bool is_read = (form == XForm::kPlanes) == (rows <= gemv_rows_);
+    if (is_read && (!end || form < *end)) bytes += x_form_bytes(form, rows, n_cols);
   }
   return bytes;
 }
@@ -90,27 +87,34 @@ vk::BufferRange Linear::x_in(XForm form, const Args& args) const {
 
 uint64_t Linear::scratch_bytes(uint64_t rows, std::span<const WeightMatrix> matrices) const {
   PUMICE_CHECK(matrices.size() <= kMaxMatrices, "too many matrices of one x");
-  uint64_t partial_sums = 0;
-  uint64_t forms = 0;
+  if (matrices.empty()) return 0;
+  const uint32_t n_cols = matrices.front().n_cols;
+  const uint64_t of_gemm = rows > gemv_rows_ ? forms_bytes(rows, n_cols) : 0;
+  const uint64_t few_rows = std::min<uint64_t>(rows, gemv_rows_);
+  if (few_rows == 0) return of_gemm;
+  uint64_t of_gemv = forms_bytes(few_rows, n_cols);
   for (const WeightMatrix& matrix : matrices) {
-    if (gemv_rows_ > 0) partial_sums += kernels_of(*matrix.type).gemv.scratch_bytes(matrix, rows);
-    forms = forms_bytes(rows, matrix.n_cols);
+    of_gemv += kernels_of(*matrix.type).gemv.scratch_bytes(matrix, few_rows);
   }
-  return std::max(partial_sums, forms);
+  return std::max(of_gemm, of_gemv);
 }
 
 uint64_t Linear::max_scratch_bytes(uint64_t rows, uint32_t n_cols) {
-  return std::max(HalvedX::size_bytes(rows, n_cols) + QuantizedX::size_bytes(rows, n_cols),
-                  kMaxMatrices * Gemv::max_scratch_bytes(rows));
+  const uint64_t few_rows = std::min<uint64_t>(rows, Gemv::kMaxRows);
+  return std::max(
+      HalvedX::size_bytes(rows, n_cols) + QuantizedX::size_bytes(rows, n_cols),
+      PlanesOfX::size_bytes(few_rows, n_cols) + kMaxMatrices * Gemv::max_scratch_bytes(rows));
 }
 
 void Linear::record_gemv(vk::Recorder& recorder, std::span<const Args> matrices) const {
   const auto for_each = [&](auto record_half) {
-    uint64_t offset = 0;  // each matrix has partial sums of its own
+    // Behind x; each matrix has partial sums of its own.
+    uint64_t offset = forms_bytes(matrices.front().rows, matrices.front().weights.n_cols);
     for (const Args& args : matrices) {
       const Gemv& gemv = kernels_of(*args.weights.type).gemv;
       const uint64_t bytes = gemv.scratch_bytes(args.weights, args.rows);
       Args placed = args;
+      placed.x = x_in(x_form(args), args);
       placed.scratch = bytes > 0 ? args.scratch.subrange(offset, bytes) : vk::BufferRange{};
       offset += bytes;
       record_half(gemv, placed);
@@ -120,13 +124,13 @@ void Linear::record_gemv(vk::Recorder& recorder, std::span<const Args> matrices)
   for_each([&](const Gemv& gemv, const Args& args) { gemv.record_sums(recorder, args); });
 }
 
-void Linear::record(vk::Recorder& recorder, std::span<const Args> matrices) const {
+void Linear::record(vk::Recorder& recorder, std::span<const Args> matrices, bool x_is_made) const {
+  if (!x_is_made) record_x(recorder, matrices);
   if (!matrices.empty() && !uses_gemm(matrices.front().rows)) {
     record_gemv(recorder, matrices);
-    return;
+  } else {
+    record_products(recorder, matrices);
   }
-  record_x(recorder, matrices);
-  record_products(recorder, matrices);
 }
 
 void Linear::record_x(vk::Recorder& recorder, std::span<const Args> matrices) const {

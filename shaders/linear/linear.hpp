@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,8 +21,8 @@ class Linear {
 
   /// Declare the pipelines for these weight types (repeats are fine): four of gemv each, one for
   /// all where gemv may split K, and one of gemm for each of its tile sizes. Products of gemm are
-  /// computed as `math` says, with kI8 as kAuto says for weights of a float type; gemv is fp32
-  /// whatever it says. `path` is tuned_x_route() of the device except in tests. Errors:
+  /// computed as `math` says, with kI8 as kAuto says for weights of a float type; gemv is fp32,
+  /// where `math` is not kF32 with x in 16 bits (XForm::kPlanes) on some devices. `path` is tuned_x_route() of the device except in tests. Errors:
   /// kInvalidArgument for a type without shaders, a path the device lacks, or an arithmetic that
   /// was asked for and that no kernel of gemm has here; never for lack of one with kAuto.
   static Result<Linear> plan(vk::PipelineLibrary& pipelines,
@@ -43,7 +44,7 @@ class Linear {
   /// Up to how many rows a row's bits are those that it has alone, whatever the planned type.
   uint32_t alike_rows() const;
 
-  /// One dispatch for each part of the matrix, after one that makes x what gemm reads (XForm) and
+  /// One dispatch for each part of the matrix, after one that makes x what products read (XForm) and
   /// before one that adds sums where gemv splits K. Its type must be among the planned ones. Parts
   /// whose products would exceed the recorder's segment limit are cut further, by outputs, whatever
   /// the kernel (linear_shares); the results are the same bits. What quantises x is not cut, being
@@ -51,7 +52,9 @@ class Linear {
   void record(vk::Recorder& recorder, const Args& args) const { record(recorder, {&args, 1}); }
   /// Several matrices of one x: their x, x_stride, rows, columns and scratch are the same. At most
   /// kMaxMatrices.
-  void record(vk::Recorder& recorder, std::span<const Args> matrices) const;
+  /// `x_is_made`: the start of scratch has x in planes already, as where it was made it was written
+  /// there; reads_planes of one of the matrices.
+  void record(vk::Recorder& recorder, std::span<const Args> matrices, bool x_is_made = false) const;
   /// Its two halves where rows are gemm's, so that products of several x can follow what makes all of
   /// them what gemm reads, without a barrier between.
   void record_x(vk::Recorder& recorder, std::span<const Args> matrices) const;
@@ -60,6 +63,16 @@ class Linear {
   /// The arithmetic of products of so many rows with weights of a planned type.
   Math math_of(const WeightType& type, uint32_t rows) const {
     return uses_gemm(rows) ? kernels_of(type).gemm.math() : Math::kF32;
+  }
+
+  /// What products of so many rows with weights of a planned type read.
+  XForm x_form(const WeightType& type, uint32_t rows) const {
+    return uses_gemm(rows) ? kernels_of(type).gemm.x_form() : kernels_of(type).gemv.x_form();
+  }
+
+  /// Whether these products of so many rows read x as PlanesOfX, at the start of their scratch.
+  bool reads_planes(const WeightType& type, uint32_t rows) const {
+    return x_form(type, rows) == XForm::kPlanes;
   }
 
   /// Every pipeline of gemm.
@@ -84,16 +97,16 @@ class Linear {
     Gemv gemv;
   };
   const Kernels& kernels_of(const WeightType& type) const;
-  XForm x_form(const Args& args) const;
-  /// Of x in the forms that a gemm reads and that come before `end`: they lie one after the other in
-  /// the scratch memory, since matrices of one x may read different ones.
-  uint64_t forms_bytes(uint64_t rows, uint32_t n_cols, XForm end = XForm::kEnd) const;
+  XForm x_form(const Args& args) const { return x_form(*args.weights.type, args.rows); }
+  /// Of x in the forms that products of so many rows read and that come before `end`, or in all: they
+  /// lie one after the other in the scratch memory, since matrices of one x may read different ones.
+  uint64_t forms_bytes(uint64_t rows, uint32_t n_cols, std::optional<XForm> end = {}) const;
   vk::BufferRange x_in(XForm form, const Args& args) const;
   void record_gemv(vk::Recorder& recorder, std::span<const Args> matrices) const;
 
   std::map<const WeightType*, Kernels> kernels_;
   uint32_t gemv_rows_ = 0;
-  std::map<XForm, QuantizeX> quantize_x_;  // those that a gemm reads
+  std::map<XForm, QuantizeX> quantize_x_;  // those that products read
 };
 
 }  // namespace pumice::ops

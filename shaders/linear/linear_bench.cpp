@@ -41,9 +41,9 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, Math math, const 
   y.elements = sample_elements(uint64_t{shape.rows} * shape.n, kSampledElements, 3);
   for (const uint64_t at : y.elements) {
     const float* x_row = &x[at / shape.n * shape.k];
-    const LinearElement element =
-        linear_element(x_row, &weights.values[at % shape.n % weights.n_rows * shape.k], shape.k,
-                       used, linear_input_errors({x_row, shape.k}, used), type.has_integers());
+    const LinearElement element = linear_element(
+        x_row, &weights.values[at % shape.n % weights.n_rows * shape.k], shape.k, used,
+        linear_input_errors({x_row, shape.k}, op.x_form(type, shape.rows)), type.has_integers());
     y.reference.push_back(element.value);
     y.bound.push_back(element.bound);
   }

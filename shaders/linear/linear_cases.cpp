@@ -31,12 +31,14 @@ Result<PreparedOp> prepare(OpBed& bed, Math math, uint32_t rows, uint32_t n_cols
     PUMICE_TRY(scratch, bed.output(bytes));
   }
 
+  const Math used = op.math_of(*q.type, rows);
   Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
   y.reference.resize(size_t{rows} * stride);
   y.bound.resize(y.reference.size());
-  linear_reference(x, q, math, 0, stride, y.reference, y.bound);
-  linear_reference(x, k, math, q.n_rows, stride, y.reference, y.bound);
-  linear_reference(x, v, math, q.n_rows + k.n_rows, stride, y.reference, y.bound);
+  linear_reference(x, q, used, op.x_form(*q.type, rows), 0, stride, y.reference, y.bound);
+  linear_reference(x, k, used, op.x_form(*k.type, rows), q.n_rows, stride, y.reference, y.bound);
+  linear_reference(x, v, used, op.x_form(*v.type, rows), q.n_rows + k.n_rows, stride, y.reference,
+                   y.bound);
   return PreparedOp{.record =
                         [=, x_stride = x.stride](vk::Recorder& recorder) {
                           const LinearArgs matrices[] = {
@@ -87,6 +89,7 @@ std::vector<OpCase> linear_cases() {
   for (const uint32_t rows : {1u, 3u, 8u}) {
     for (const uint64_t part_bytes : {kWhole, uint64_t{16 * 8000}}) {
       add(Math::kF32, rows, 4096, part_bytes);
+      if (has_i8) add(Math::kI8, rows, 4096, part_bytes);  // in planes where these are preferred
     }
   }
   return cases;

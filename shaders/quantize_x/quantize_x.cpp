@@ -7,14 +7,32 @@
 
 namespace pumice::ops {
 
+uint64_t x_form_bytes(XForm form, uint64_t rows, uint32_t k) {
+  switch (form) {
+    case XForm::kFloats:
+      return 0;
+    case XForm::kHalves:
+      return HalvedX::size_bytes(rows, k);
+    case XForm::kInt8:
+      return QuantizedX::size_bytes(rows, k);
+    case XForm::kPlanes:
+      return PlanesOfX::size_bytes(rows, k);
+  }
+  PUMICE_CHECK(false, "no such form");
+}
+
+std::string_view x_form_module(XForm form) {
+  PUMICE_CHECK(form != XForm::kFloats, "floats are what x is");
+  if (form == XForm::kInt8) return "quantize_x";
+  return form == XForm::kHalves ? "quantize_x.halves" : "quantize_x.planes";
+}
+
 Result<QuantizeX> QuantizeX::plan(vk::PipelineLibrary& pipelines, XForm form) {
   const QuantizeXSpec spec;
   QuantizeX op;
   op.form_ = form;
   op.workgroup_size_ = spec.workgroup_size;
-  PUMICE_TRY(op.pipeline_,
-             declare_kernel<QuantizeXPush>(
-                 pipelines, form == XForm::kInt8 ? "quantize_x" : "quantize_x.halves", spec));
+  PUMICE_TRY(op.pipeline_, declare_kernel<QuantizeXPush>(pipelines, x_form_module(form), spec));
   return op;
 }
 
@@ -26,7 +44,9 @@ void QuantizeX::record(vk::Recorder& recorder, const Args& args) const {
   QuantizeXPush push;
   push.x = args.x.address();
   push.quants = args.y.address();
-  push.scales = args.y.address() + QuantizedX::scales_offset(args.rows, args.k);
+  if (form_ == XForm::kInt8) {
+    push.scales = args.y.address() + QuantizedX::scales_offset(args.rows, args.k);
+  }
   push.rows = args.rows;
   push.k = args.k;
   push.x_stride = args.x_stride;
@@ -44,12 +64,11 @@ void QuantizeX::record(vk::Recorder& recorder, const Args& args) const {
       },
       [&](QuantizeXPush& moved, uint64_t first, uint32_t rows) {
         moved.x += first * args.x_stride * 4;
-        if (halves) {
-          moved.quants += HalvedX::size_bytes(first, args.k);
-        } else {
-          moved.quants +=
-              first * QuantizedX::kBlockCols;  // blocks of all rows, one after the other
+        if (form_ == XForm::kInt8) {  // blocks of all rows, one after the other
+          moved.quants += first * QuantizedX::kBlockCols;
           moved.scales += first * 8;
+        } else {
+          moved.quants += x_form_bytes(form_, first, args.k);
         }
         return vk::Grid{row_groups, rows};
       });

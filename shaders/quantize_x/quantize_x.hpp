@@ -2,8 +2,12 @@
 // products; of each block:
 //   scale = largest magnitude / 127 (zero below 1e-30), q = x / scale rounded to nearest,
 //   and the sums of its first and last 16 q, which weights with an offset are multiplied with.
+// Or to two planes of int8 each, 256 times as fine, for the same dot products of few rows: scale = largest
+// magnitude / 32512, x / scale rounded to nearest is 256 * high + low.
 // Or to halves for matrix cores, rounded to nearest; what exceeds them saturates.
 #pragma once
+
+#include <string_view>
 
 #include "base/result.hpp"
 #include "shaders/quantize_x/quantize_x.h"
@@ -30,22 +34,32 @@ struct HalvedX {
   static uint64_t size_bytes(uint64_t rows, uint32_t k) { return rows * stride(k) * 2; }
 };
 
+/// Rows in planes: of each block of 32 columns int8 high[32], int8 low[32], and as floats the scale
+/// and the sums of the first 16, the last 16 and all of 256 * high + low, as
+/// shaders/common/x_planes.glsl has them. A row by itself, so that it does not depend on others.
+struct PlanesOfX {
+  static constexpr uint32_t kBlockCols = 32;
+  static constexpr uint32_t kBlockBytes = 80;
+  static uint32_t stride_bytes(uint32_t k) { return k / kBlockCols * kBlockBytes; }
+  static uint64_t size_bytes(uint64_t rows, uint32_t k) { return rows * stride_bytes(k); }
+};
+
 /// What products read. Rows in a form are multiples of 16 bytes before those in the next.
-enum class XForm { kFloats, kHalves, kInt8, kEnd };
+enum class XForm { kFloats, kHalves, kInt8, kPlanes };
 
 /// Bytes of rows in a form, those of floats not counted.
-inline uint64_t x_form_bytes(XForm form, uint64_t rows, uint32_t k) {
-  if (form == XForm::kFloats) return 0;
-  return form == XForm::kInt8 ? QuantizedX::size_bytes(rows, k) : HalvedX::size_bytes(rows, k);
-}
+uint64_t x_form_bytes(XForm form, uint64_t rows, uint32_t k);
+
+/// The module that makes a form.
+std::string_view x_form_module(XForm form);
 
 class QuantizeX {
  public:
   struct Args {
     vk::BufferRange x;      ///< float [rows][x_stride], 16-byte aligned; k columns are read
     uint32_t x_stride = 0;  ///< floats, a multiple of 4
-    uint32_t rows = 0;      ///< of integers at most 65535
-    uint32_t k = 0;         ///< a multiple of 32, of halves of 4
+    uint32_t rows = 0;      ///< of kInt8 at most 65535
+    uint32_t k = 0;         ///< a multiple of 32, of kHalves of 4
     vk::BufferRange y;      ///< x_form_bytes(form, rows, k), 16-byte aligned
   };
 

@@ -17,7 +17,7 @@ struct Shape {
   float magnitude;
 };
 
-Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
+Result<PreparedOp> prepare(OpBed& bed, const Shape& shape, XForm form) {
   const uint32_t stride = shape.k + shape.padding;
   auto x = OpBed::normal_floats(size_t{shape.rows} * stride, 1, shape.magnitude);
   // The first row's blocks differ in what they hold: zeros, one value, values past others' scale.
@@ -27,12 +27,12 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
     if (block % 4 == 2) x[i] = i % 32 == 31 ? -shape.magnitude : 0;
     if (block % 4 == 3) x[i] *= 1e6f;
   }
-  avoid_ties(x, shape.rows, shape.k, stride);
+  avoid_ties(x, shape.rows, shape.k, stride, form);
   QuantizeX::Args args{.x_stride = stride, .rows = shape.rows, .k = shape.k};
   PUMICE_TRY(args.x, bed.input(x));
-  PUMICE_TRY(args.y, bed.output(QuantizedX::size_bytes(shape.rows, shape.k)));
-  PUMICE_TRY(const QuantizeX op, QuantizeX::plan(bed.pipelines()));
-  const QuantizedReference expected(x, shape.rows, shape.k, stride);
+  PUMICE_TRY(args.y, bed.output(x_form_bytes(form, shape.rows, shape.k)));
+  PUMICE_TRY(const QuantizeX op, QuantizeX::plan(bed.pipelines(), form));
+  const QuantizedReference expected(x, shape.rows, shape.k, stride, form);
   Expectation y{.name = "y", .output = args.y, .reference = {}, .bound = {}, .words = {}};
   y.words = expected.words;
   return prepared_op(op, args, {std::move(y)});
@@ -72,12 +72,16 @@ std::vector<OpCase> quantize_x_cases() {
                                          shape.magnitude),
                      .prepare = [shape](OpBed& bed) { return prepare_halves(bed, shape); }});
   }
-  for (const Shape& shape : {Shape{1, 32, 0, 1.0f}, Shape{3, 96, 4, 1.0f}, Shape{5, 256, 0, 1e-3f},
-                             Shape{17, 2080, 12, 100.0f}, Shape{2, 512, 0, 1e-31f}}) {
-    cases.push_back(
-        {.op = "quantize_x",
-         .name = fmt::format("rows={} k={} magnitude={}", shape.rows, shape.k, shape.magnitude),
-         .prepare = [shape](OpBed& bed) { return prepare(bed, shape); }});
+  for (const XForm form : {XForm::kInt8, XForm::kPlanes}) {
+    for (const Shape& shape :
+         {Shape{1, 32, 0, 1.0f}, Shape{3, 96, 4, 1.0f}, Shape{5, 256, 0, 1e-3f},
+          Shape{17, 2080, 12, 100.0f}, Shape{2, 512, 0, 1e-31f}}) {
+      cases.push_back({.op = "quantize_x",
+                       .name = fmt::format("{}rows={} k={} magnitude={}",
+                                           form == XForm::kPlanes ? "planes " : "", shape.rows,
+                                           shape.k, shape.magnitude),
+                       .prepare = [=](OpBed& bed) { return prepare(bed, shape, form); }});
+    }
   }
   return cases;
 }

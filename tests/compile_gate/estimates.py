@@ -5,7 +5,8 @@ No GPU has measured these: a model's numbers are right within a third at best. T
 bandwidth, rate of issue (subgroups' instructions) and matrix peak:
 
   decode   seconds = max(bytes / (0.88 bandwidth), instructions / (0.75 rate)) + dispatches * 2 us, of 8 B
-           parameters in Q4_K_M: 7.5 G weights a token of 4.85 bits, a fifth of them Q6_K; 357 dispatches
+           parameters in Q4_K_M: 7.5 G weights a token of 4.85 bits, a fifth of them Q6_K; 357 dispatches, 32 more with
+           planes
   prompt   share of the matrix peak = MMA clocks / (MMA clocks + instructions beside them) * 0.8 * 0.85:
            what else a core waits for, and tiles that the matrix does not fill
   prompt attention   the same without the second factor; it is all that issue allows, waiting for loads not
@@ -36,15 +37,15 @@ GPUS = [
     Gpu("Arc B580", "intel-bmg", 0.456e12, 20 * 8, 2.67e9, 16, 117e12, 2 * 8 * 16 * 16),
     Gpu("Adreno 830", "adreno-830", 77e9, 24, 1.1e9, 64, 0, 0),
 ]
-WEIGHTS, WEIGHT_BYTES, Q6_K_SHARE, DISPATCHES = 7.5e9, 4.85 / 8, 0.2, 357
+WEIGHTS, WEIGHT_BYTES, Q6_K_SHARE, DISPATCHES, LAYERS = 7.5e9, 4.85 / 8, 0.2, 357, 32
 
 
-def decode_share(gpu, q4_k, q6_k):
+def decode_share(gpu, q4_k, q6_k, dispatches=DISPATCHES):
     """Of bandwidth, with so many instructions a weight."""
     bytes_read = WEIGHTS * WEIGHT_BYTES
     a_weight = (1 - Q6_K_SHARE) * q4_k + Q6_K_SHARE * q6_k
     issued = WEIGHTS * a_weight / gpu.lanes / (0.75 * gpu.cores * gpu.clock_hz)
-    seconds = max(bytes_read / (0.88 * gpu.bytes_per_s), issued) + DISPATCHES * 2e-6
+    seconds = max(bytes_read / (0.88 * gpu.bytes_per_s), issued) + dispatches * 2e-6
     return bytes_read / gpu.bytes_per_s / seconds
 
 
@@ -61,16 +62,24 @@ def rows_of(table, platform, kernel, kind, head_dim=0):
     return [row for _, row in sorted(found, key=lambda each: each[0])]
 
 
+def decode_of(gpu, table, kernel):
+    """Of bandwidth by a kernel, None where the GPU has no such one. With planes there is one dispatch more a layer:
+    that of attention's output; what else makes x writes planes itself."""
+    if not rows_of(table, gpu.platform, kernel, "Q4_K"):
+        return None
+    q4_k, q6_k = (rows_of(table, gpu.platform, kernel, kind)[0]["instructions"] for kind in ("Q4_K", "Q6_K"))
+    return decode_share(gpu, q4_k, q6_k, DISPATCHES + (LAYERS if kernel == "gemv_planes" else 0))
+
+
 def estimates_of(gpu, table):
-    """(decode, prompt, attention over a prompt), None where the GPU has no such kernel."""
-    q4_k, q6_k = (rows_of(table, gpu.platform, "gemv", kind)[0]["instructions"] for kind in ("Q4_K", "Q6_K"))
-    decode = decode_share(gpu, q4_k, q6_k)
+    """(decode in floats, in planes, prompt, attention over a prompt), None where the GPU has no such kernel."""
+    decode = decode_of(gpu, table, "gemv"), decode_of(gpu, table, "gemv_planes")
     gemm = rows_of(table, gpu.platform, "gemm_matrix", "Q4_K")
     if not gemm:
-        return decode, None, None
+        return *decode, None, None
     (attention,) = rows_of(table, gpu.platform, "flash_attention.prefill", "f16", 128)
     of_attention = mma_share(gpu, attention["all"]) if attention["unit"] == "mma" else None
-    return decode, 0.85 * mma_share(gpu, gemm[-1]["all"] / gemm[-1]["mmas"]), of_attention
+    return *decode, 0.85 * mma_share(gpu, gemm[-1]["all"] / gemm[-1]["mmas"]), of_attention
 
 
 def cell_of(rows):
@@ -91,7 +100,7 @@ def main():
         cells = [cell_of(rows_of(table, platform, kernel, kind, head_dim)) for platform in platforms]
         name = f"{kernel} {kind}" + (f", head_dim {head_dim}" if head_dim else "")
         print(f"| {name} | " + " | ".join(cells) + " |")
-    print("\n| | decode | prompt | attention over a prompt |\n|---|---|---|---|")
+    print("\n| | decode, x in floats | in planes | prompt | attention over a prompt |\n|---|---|---|---|---|")
     for gpu in GPUS:
         shares = ["-" if share is None else f"{100 * share:.0f} %" for share in estimates_of(gpu, table)]
         print(f"| {gpu.name} | " + " | ".join(shares) + " |")

@@ -48,7 +48,9 @@ std::optional<HotKernel> hot_gemv(const WeightType& type, const vk::Pipeline& pi
                 .type = std::string(type.name),
                 .unit = "weight",
                 .units = type.layout.tile_cols};
-  if (pipeline.module_name() == ops::linear_module_name("gemv", type, "subgroup")) {
+  const bool in_planes = pipeline.module_name() == ops::linear_module_name("gemv", type, "planes");
+  if (in_planes) hot.kernel = "gemv_planes";
+  if (in_planes || pipeline.module_name() == ops::linear_module_name("gemv", type, "subgroup")) {
     hot.rows = spec_of<GemvSubgroupSpec>(pipeline).tile_rows;
     return hot;
   }
@@ -114,7 +116,10 @@ void add_if(std::vector<HotKernel>& hot, std::optional<HotKernel> kernel) {
 Result<std::vector<HotKernel>> declare_hot_kernels(vk::PipelineLibrary& pipelines) {
   std::vector<HotKernel> hot;
   for (const std::string_view name : kGemvTypes) {
-    PUMICE_TRY_STATUS(ops::Gemv::plan(pipelines, weight_type(name), ops::XRoute::kPortable));
+    for (const ops::Math math : {ops::Math::kAuto, ops::Math::kF32}) {  // planes or not
+      PUMICE_TRY_STATUS(
+          ops::Gemv::plan(pipelines, weight_type(name), ops::XRoute::kPortable, math));
+    }
   }
   for (const std::string_view name : kGemmTypes) {
     const WeightType* type = &weight_type(name);

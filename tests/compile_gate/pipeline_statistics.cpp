@@ -78,7 +78,7 @@ Status declare_all(vk::PipelineLibrary& pipelines, std::string_view only_type) {
     const Result<ops::Linear> linear = ops::Linear::plan(pipelines, types, math);
     if (!linear.ok() && linear.error().code != ErrorCode::kInvalidArgument) return linear.error();
   }
-  for (const auto form : {ops::XForm::kInt8, ops::XForm::kHalves}) {
+  for (const auto form : {ops::XForm::kInt8, ops::XForm::kHalves, ops::XForm::kPlanes}) {
     PUMICE_TRY_STATUS(ops::QuantizeX::plan(pipelines, form));
   }
   PUMICE_TRY_STATUS(test::plan_small_ops(pipelines, types));
@@ -160,6 +160,12 @@ Status check_complete(const vk::PipelineLibrary& pipelines) {
     const vk::DevicePlan& plan = pipelines.device()->plan();
     if (lacks_matrix_shapes(plan, module.name)) continue;
     // Subgroups may be of no size that the kernel is made for, and then nothing adds its sums.
+    // No row takes planes where packed dot products are emulated.
+    const bool of_planes = module.name.ends_with(".planes") && module.name != "quantize_x.planes";
+    if (of_planes && (!plan.integer_dot.packed_signed_accelerated ||
+                      !ops::gemv_kernel_supported(plan, ops::GemvKernel::kPlanes))) {
+      continue;
+    }
     const bool of_subgroups = module.name == "gemv_reduce" || (module.name.starts_with("gemv.") &&
                                                                module.name.ends_with(".subgroup"));
     if (of_subgroups && !ops::gemv_kernel_supported(plan, ops::GemvKernel::kSubgroup)) {

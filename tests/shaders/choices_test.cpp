@@ -51,7 +51,16 @@ std::string describe(const vk::Pipeline& pipeline) {
 }
 
 bool may_be_left_out(std::string_view module) {
-  return module.ends_with(".matrix") || module.ends_with(".matrix2") || module.ends_with(".i8");
+  return module.ends_with(".matrix") || module.ends_with(".matrix2") || module.ends_with(".i8") ||
+         (module.starts_with("gemv.") && module.ends_with(".planes"));
+}
+
+vk::PipelineLibrary::ModuleNames left_out_of_some_builds() {
+  vk::PipelineLibrary::ModuleNames names;
+  for (const vk::ShaderModule& module : spirv_modules()) {
+    if (may_be_left_out(module.name)) names.emplace(module.name);
+  }
+  return names;
 }
 
 /// What a plan declares where these modules failed the self-test; "-" where there is no plan.
@@ -59,9 +68,7 @@ std::string declared_by(const std::shared_ptr<vk::Device>& device,
                         vk::PipelineLibrary::ModuleNames rejected,
                         const std::function<Status(vk::PipelineLibrary&)>& plan) {
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
-  for (const vk::ShaderModule& module : spirv_modules()) {
-    if (may_be_left_out(module.name)) rejected.emplace(module.name);
-  }
+  rejected.merge(left_out_of_some_builds());
   pipelines.reject(std::move(rejected));
   if (const Status planned = plan(pipelines); !planned.ok()) return "-";
   std::vector<std::string> texts;
@@ -113,6 +120,17 @@ void note_linear(Choices& choices, const std::shared_ptr<vk::Device>& device) {
       return {};
     });
   });
+  for (const Math math : {Math::kAuto, Math::kF32}) {
+    note_by_type(choices, fmt::format("gemv kernels {}", math_name(math)),
+                 [&](const WeightType& type) {
+                   std::string names;
+                   for (const ops::GemvKernel kernel :
+                        ops::gemv_kernels(plan, type, ops::tuned_x_route(plan), math)) {
+                     names += fmt::format(" {}", gemv_kernel_name(kernel));
+                   }
+                   return names;
+                 });
+  }
   note_by_type(choices, "linear", [&](const WeightType& type) {
     const std::string all = declared_by(device, {}, [&](vk::PipelineLibrary& pipelines) {
       const WeightType* const types[] = {&type};
@@ -137,6 +155,7 @@ void note_linear(Choices& choices, const std::shared_ptr<vk::Device>& device) {
 
 void note_splits(Choices& choices, const std::shared_ptr<vk::Device>& device) {
   vk::PipelineLibrary pipelines(device, "", spirv_hash());
+  pipelines.reject(left_out_of_some_builds());
   for (const char* name : {"Q4_K", "F16"}) {
     const WeightType& type = weight_type(name);
     const auto gemv = ops::Gemv::plan(pipelines, type, ops::tuned_x_route(device->plan()));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "shaders/common/linear_cases.hpp"
@@ -29,14 +30,22 @@ class Products {
     y_ = *bed.output(uint64_t{Gemv::kMaxRows} * kRowOutputs * 4);
     scratch_ = *bed.output(
         std::max<uint64_t>(gemv_->scratch_bytes(uploaded_->matrix, Gemv::kMaxRows), 16));
+    if (gemv_->x_form() == XForm::kFloats) return;
+    quantize_x_ = *QuantizeX::plan(bed.pipelines(), gemv_->x_form());
+    planes_ = *bed.output(x_form_bytes(gemv_->x_form(), Gemv::kMaxRows, kRowInputs));
   }
 
   const Gemv& gemv() const { return *gemv_; }
 
   std::vector<std::byte> of(uint32_t first, uint32_t n) const {
     vk::Recorder recorder(bed_.device());
+    const vk::BufferRange x = x_.from(uint64_t{first} * kRowInputs * 4);
+    if (quantize_x_) {
+      quantize_x_->record(
+          recorder, {.x = x, .x_stride = kRowInputs, .rows = n, .k = kRowInputs, .y = planes_});
+    }
     gemv_->record(recorder, {.weights = uploaded_->matrix,
-                             .x = x_.from(uint64_t{first} * kRowInputs * 4),
+                             .x = quantize_x_ ? planes_ : x,
                              .x_stride = kRowInputs,
                              .y = y_,
                              .y_stride = kRowOutputs,
@@ -51,19 +60,18 @@ class Products {
   RandomWeights weights_;
   Result<Gemv> gemv_;
   std::shared_ptr<UploadedWeights> uploaded_;
-  vk::BufferRange x_, y_, scratch_;
+  vk::BufferRange x_, y_, scratch_, planes_;
+  std::optional<QuantizeX> quantize_x_;  // to planes_
 };
 
 TEST(GemvRows, HaveTheBitsTheyHaveAloneWithWeightsOfEveryType) {
   PUMICE_REQUIRE_DEVICE(device);
   size_t n_compared = 0;
   for (const WeightType* type : linear_types()) {
-    for (const GemvKernel kernel :
-         {GemvKernel::kPortable, GemvKernel::kSubgroup, GemvKernel::kBroadcast}) {
+    for (const GemvKernel kernel : {GemvKernel::kPortable, GemvKernel::kSubgroup,
+                                    GemvKernel::kBroadcast, GemvKernel::kPlanes}) {
       const vk::DevicePlan& plan = device->plan();
-      if (!gemv_kernel_supported(plan, kernel) || !gemv_compiles_quickly(plan, kernel, *type)) {
-        continue;
-      }
+      if (!gemv_runs(plan, kernel, *type)) continue;
       vk::PipelineLibrary pipelines(device, "", spirv_hash());
       OpBed bed(device, pipelines);
       const Products products(bed, *type, kernel);

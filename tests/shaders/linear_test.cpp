@@ -107,6 +107,7 @@ TEST(LinearPlan, F16SaturatesWhereInputsExceedItsRange) {
   const auto uploaded = *upload_weights(bed, std::span(&source, 1), 1 << 20);
   const auto x_range = *bed.input(x);
   const auto y_range = *bed.output(kRows * kOutputs * 4);
+  const auto scratch = *bed.output(linear->scratch_bytes(kRows, {&uploaded->matrix, 1}));
   ASSERT_TRUE(pipelines.compile().ok());
   vk::Recorder recorder(device);
   linear->record(recorder, {.weights = uploaded->matrix,
@@ -114,7 +115,8 @@ TEST(LinearPlan, F16SaturatesWhereInputsExceedItsRange) {
                             .x_stride = kInputs,
                             .y = y_range,
                             .y_stride = kOutputs,
-                            .rows = kRows});
+                            .rows = kRows,
+                            .scratch = scratch});
   ASSERT_TRUE(vk::run(*device, *recorder.finish()).ok());
   const std::vector<std::byte> bytes = *vk::download(device, y_range);
   for (size_t i = 0; i < bytes.size(); i += 4) {
