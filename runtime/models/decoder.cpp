@@ -108,6 +108,7 @@ Result<Decoder> Decoder::plan(const std::shared_ptr<vk::Device>& device,
   shared->routing = limits.routing;
   Decoder decoder(device, std::move(shared), std::move(arena));
   decoder.rules_ = rules.text();
+  decoder.makes_planes_ = rules.has(FusionRule::kPlanes);
   decoder.tuned_ = pipelines.preferred_hash();
   decoder.long_rope_ = std::ranges::any_of(program.ropes, [&](const ops::RopeConfig& rope) {
     return !rope.long_divisors.empty() && limits.context_tokens > rope.original_context;
@@ -133,12 +134,24 @@ void Decoder::use_weights(const ModelWeights& weights) {
   for (const auto& call : calls_) call->use_weights(shared_->lowered, weights);
 }
 
+vk::BufferRange Decoder::planes_of_next(size_t i, uint32_t n_rows) const {
+  const std::vector<Dispatch>& dispatches = shared_->lowered.dispatches;
+  if (!makes_planes_ || n_rows == 0 || i + 1 == calls_.size()) return {};
+  if (dispatches[i + 1].rows != dispatches[i].rows) return {};
+  const auto read = calls_[i + 1]->reads_planes(*shared_, n_rows);
+  const bool made = read && calls_[i]->makes_planes(*shared_) == read;
+  return made ? shared_->linear_scratch : vk::BufferRange{};
+}
+
 void Decoder::record(vk::Recorder& recorder, const StepArgs& step,
                      const SequenceMemory& memory) const {
   StepContext context{recorder, step, memory, *shared_};
+  vk::BufferRange planes;  // that the call before has written
   for (size_t i = 0; i < calls_.size(); ++i) {
     const Dispatch& dispatch = shared_->lowered.dispatches[i];
     context.n_rows = dispatch.rows == RowSet::kAll ? step.n_rows : step.n_logit_rows;
+    context.x_is_made = !planes.empty();
+    planes = context.planes = planes_of_next(i, context.n_rows);
     if (context.n_rows == 0) continue;
     recorder.enter({dispatch.label, dispatch.layer.value_or(vk::Scope::kNoLayer),
                     static_cast<uint32_t>(dispatch.part)});
@@ -150,8 +163,9 @@ std::string Decoder::arithmetic() const {
   constexpr uint32_t kManyRows = ops::Gemv::kMaxRows + 1;
   std::string text;
   for (const WeightType* type : types_) {
-    text += fmt::format("{} {} ", type->name,
-                        ops::math_name(shared_->linear.math_of(*type, kManyRows)));
+    text += fmt::format("{} {}{} ", type->name,
+                        ops::math_name(shared_->linear.math_of(*type, kManyRows)),
+                        shared_->linear.reads_planes(*type, 1) ? " planes" : "");
   }
   if (shared_->expert_gemm)
     text += fmt::format("experts {} ", ops::math_name(shared_->expert_gemm->math()));

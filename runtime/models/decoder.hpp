@@ -104,6 +104,8 @@ class Decoder {
 
   Status fill(const Program& program, const DecoderLimits& limits);
   uint64_t linear_scratch_bytes(const DecoderLimits& limits) const;
+  /// Where dispatch i is to write its rows as PlanesOfX too, for products that come next; empty: nowhere.
+  vk::BufferRange planes_of_next(size_t i, uint32_t n_rows) const;
   /// Which of the step's chunks a class of attention computes.
   bool has_chunk(uint32_t attention_class, const ops::SequenceChunk& chunk) const;
 
@@ -111,8 +113,9 @@ class Decoder {
   std::unique_ptr<SharedByCalls> shared_;
   vk::Arena arena_;  // of DecoderBuffers
   std::string rules_;
-  uint64_t tuned_ = 0;      // by rows of the device's own: vk::PipelineLibrary::preferred_hash
-  bool long_rope_ = false;  // a rope takes its long_divisors
+  bool makes_planes_ = false;  // FusionRule::kPlanes
+  uint64_t tuned_ = 0;         // by rows of the device's own: vk::PipelineLibrary::preferred_hash
+  bool long_rope_ = false;     // a rope takes its long_divisors
 
   std::vector<std::unique_ptr<BoundCall>> calls_;  // by dispatch
   std::vector<const WeightType*> types_;           // of products

@@ -21,8 +21,9 @@ enum class FusionRule : uint32_t {
   kHeadNorm,    ///< "head_norm": norms of the heads of q and k, by rope_kv
   kGate,        ///< "gate": activation(gate) times up, in one pass
   kExpand,      ///< "expand": of many rows, attention to latents by the keys they stand for
+  kPlanes,      ///< "planes": x of products that read planes (ops::PlanesOfX), by what makes it
 };
-inline constexpr size_t kFusionRuleCount = 7;
+inline constexpr size_t kFusionRuleCount = 8;
 std::string_view fusion_rule_name(FusionRule rule);
 
 /// A set of rules, all of them by default.

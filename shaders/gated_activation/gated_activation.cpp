@@ -5,6 +5,7 @@
 
 #include "shaders/common/row_shares.hpp"
 #include "shaders/gated_activation/gated_activation.h"
+#include "shaders/quantize_x/quantize_x.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -35,21 +36,29 @@ Result<GatedActivation> GatedActivation::plan(vk::PipelineLibrary& pipelines, Ki
 void GatedActivation::record(vk::Recorder& recorder, const Args& args) const {
   const uint64_t n = args.n;
   const uint32_t workgroups = (args.n + columns_per_workgroup_ - 1) / columns_per_workgroup_;
+  PUMICE_CHECK(args.planes.empty() || n % PlanesOfX::kBlockCols == 0, "planes of whole blocks");
+  const auto planes_bytes = [&](uint64_t rows) {
+    return args.planes.empty() ? 0 : PlanesOfX::size_bytes(rows, args.n);
+  };
   GatedActivationPush push;
   push.gate_up = args.gate_up.address();
   push.y = args.y.address();
+  push.planes = (args.planes.empty() ? args.y : args.planes).address();
   push.n = args.n;
+  push.to_planes = !args.planes.empty();
   dispatch_rows(
       recorder, *pipeline_, push, args.rows,
       {vk::reads(args.gate_up.subrange(0, args.rows * n * 8)),
-       vk::writes(args.y.subrange(0, args.rows * n * 4))},
+       vk::writes(args.y.subrange(0, args.rows * n * 4)),
+       vk::writes(args.planes.subrange(0, planes_bytes(args.rows)))},
       [&](uint32_t rows) {
-        return vk::Cost{.bytes = rows * n * 12,
+        return vk::Cost{.bytes = rows * n * 12 + planes_bytes(rows),
                         .flops = rows * n * kFlops[static_cast<size_t>(kind_)]};
       },
       [&](GatedActivationPush& moved, uint32_t first, uint32_t rows) {
         moved.gate_up += first * n * 8;
         moved.y += first * n * 4;
+        moved.planes += planes_bytes(first);
         return vk::Grid{workgroups, rows};
       });
 }

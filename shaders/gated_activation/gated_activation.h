@@ -5,10 +5,12 @@
 #include "common/activation.h"
 #include "common/interface.h"
 
-#define GATED_ACTIVATION_PUSH(FIELD)                            \
-  FIELD(ADDRESS, gate_up) /* float [rows][2n]: gate, then up */ \
-  FIELD(ADDRESS, y)       /* float [rows][n] */                 \
-  FIELD(uint, n)
+#define GATED_ACTIVATION_PUSH(FIELD)                                   \
+  FIELD(ADDRESS, gate_up) /* float [rows][2n]: gate, then up */        \
+  FIELD(ADDRESS, y)       /* float [rows][n] */                        \
+  FIELD(ADDRESS, planes)  /* y once more as PlanesOfX, if to_planes */ \
+  FIELD(uint, n)                                                       \
+  FIELD(uint, to_planes) /* n is a multiple of 32 */
 PUMICE_PUSH_CONSTANTS(GatedActivationPush, GATED_ACTIVATION_PUSH)
 
 #define GATED_ACTIVATION_SPEC(CONSTANT) \

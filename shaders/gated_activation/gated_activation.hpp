@@ -20,6 +20,8 @@ class GatedActivation {
     vk::BufferRange y;  ///< float [rows][n]; 16-byte aligned
     uint32_t rows = 0;  ///< at most 65535; rows * 2n below 2^32
     uint32_t n = 0;
+    /// PlanesOfX [rows]: y once more, of n that is a multiple of 32; empty: not.
+    vk::BufferRange planes = {};
   };
 
   static Result<GatedActivation> plan(vk::PipelineLibrary& pipelines, Kind kind);

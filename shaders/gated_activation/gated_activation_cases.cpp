@@ -1,5 +1,6 @@
 #include "shaders/common/activation_reference.hpp"
 #include "shaders/gated_activation/gated_activation.hpp"
+#include "shaders/gemv/gemv_cases.hpp"
 #include "shaders/op_case.hpp"
 
 namespace pumice::ops {
@@ -48,6 +49,32 @@ Result<PreparedOp> prepare(OpBed& bed, GatedActivation::Kind kind, const Shape& 
   return prepared_op(op, args, {std::move(y)});
 }
 
+/// With planes of y, of gates and ups of usual size.
+Result<PreparedOp> prepare_planes(OpBed& bed, uint32_t rows, uint32_t n) {
+  constexpr auto kKind = ActivationKind::kSilu;
+  const auto gate_up = OpBed::normal_floats(size_t{rows} * n * 2, 1);
+  GatedActivation::Args args{.rows = rows, .n = n};
+  PUMICE_TRY(args.gate_up, bed.input(gate_up));
+  PUMICE_TRY(args.y, bed.output(uint64_t{rows} * n * 4));
+  PUMICE_TRY(const GatedActivation op, GatedActivation::plan(bed.pipelines(), kKind));
+  PUMICE_TRY(const PlanesProbe probe, PlanesProbe::make(bed, rows, n));
+  args.planes = probe.planes;
+  Expectation y{.name = "y", .output = args.y};
+  for (size_t at = 0; at < size_t{rows} * n; ++at) {
+    const size_t gate_at = at / n * 2 * n + at % n;
+    const GatedElement element = gated_element(kKind, gate_up[gate_at], gate_up[gate_at + n]);
+    y.reference.push_back(element.value);
+    y.bound.push_back(element.bound);
+  }
+  Expectation products = probe.expectation(y.reference, y.bound);
+  return PreparedOp{.record =
+                        [=](vk::Recorder& recorder) {
+                          op.record(recorder, args);
+                          probe.record(recorder);
+                        },
+                    .expected = {std::move(y), std::move(products)}};
+}
+
 }  // namespace
 
 std::vector<OpCase> gated_activation_cases() {
@@ -67,6 +94,13 @@ std::vector<OpCase> gated_activation_cases() {
            .name = fmt::format("{} rows={} n={} scale={}", name, shape.rows, shape.n, shape.scale),
            .prepare = [kind = kind, shape](OpBed& bed) { return prepare(bed, kind, shape); }});
     }
+  }
+  for (const auto& [rows, n] : {std::pair{1u, 32u}, {3u, 288u}, {8u, 1376u}}) {
+    cases.push_back(
+        {.op = "gated_activation",
+         .name = fmt::format("silu planes rows={} n={}", rows, n),
+         .prepare = [rows = rows, n = n](OpBed& bed) { return prepare_planes(bed, rows, n); },
+         .supported = PlanesProbe::supported});
   }
   return cases;
 }

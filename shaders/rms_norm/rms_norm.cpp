@@ -4,6 +4,7 @@
 
 #include "shaders/common/row_shares.hpp"
 #include "shaders/common/tuning.hpp"
+#include "shaders/quantize_x/quantize_x.hpp"
 #include "shaders/rms_norm/rms_norm.h"
 #include "shaders/rms_norm/rms_norm_wide.h"
 #include "shaders/spirv.hpp"
@@ -60,6 +61,11 @@ const vk::Pipeline* RmsNorm::pipeline_for(uint32_t n, bool in_quads) const {
   return !in_quads || fitting == wide_.end() ? portable_ : fitting->pipeline;
 }
 
+bool RmsNorm::makes_planes(uint32_t n, uint32_t x_stride, uint32_t y_stride) const {
+  const bool in_quads = x_stride % 4 == 0 && y_stride % 4 == 0;
+  return n % PlanesOfX::kBlockCols == 0 && pipeline_for(n, in_quads) != portable_;
+}
+
 void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
   const bool add = !args.residual.empty();
   const bool gather = !args.row_index.empty();
@@ -69,7 +75,13 @@ void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
   PUMICE_CHECK(x_stride >= width && y_stride >= width, "groups of one row in another");
   const bool in_quads = args.n % 4 == 0 && x_stride % 4 == 0 && y_stride % 4 == 0 &&
                         args.x.address() % 16 == 0 && args.y.address() % 16 == 0;
+  PUMICE_CHECK(args.planes.empty() ||
+                   (args.n_groups == 1 && in_quads && makes_planes(args.n, x_stride, y_stride)),
+               "this kernel writes no planes");
   const uint64_t n_weights = uint64_t{args.n} * (args.weight_each ? args.n_groups : 1);
+  const auto planes_bytes = [&](uint64_t rows) {
+    return args.planes.empty() ? 0 : PlanesOfX::size_bytes(rows, args.n);
+  };
   RmsNormPush push;
   push.x = args.x.address();
   // Optional arrays that are absent point at x: lavapipe 26 performs loads from uniform addresses
@@ -77,6 +89,8 @@ void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
   push.residual = (add ? args.residual : args.x).address();
   push.weight = (args.weight.empty() ? args.x : args.weight).address();
   push.y = args.y.address();
+  push.planes = (args.planes.empty() ? args.y : args.planes).address();
+  push.to_planes = !args.planes.empty();
   push.row_index = (gather ? args.row_index : args.x).address();
   push.add_residual = add;
   push.gather = gather;
@@ -91,14 +105,15 @@ void RmsNorm::record(vk::Recorder& recorder, const Args& args) const {
       {add ? vk::updates(args.x) : vk::reads(args.x), vk::reads(args.residual),
        vk::reads(args.weight),
        vk::writes_columns(args.y, args.rows, uint64_t{y_stride} * 4, uint64_t{width} * 4),
-       vk::reads(args.row_index)},
+       vk::reads(args.row_index), vk::writes(args.planes.subrange(0, planes_bytes(args.rows)))},
       [&](uint32_t rows) {
         const uint64_t elements = uint64_t{rows} * width;
-        return vk::Cost{.bytes = elements * (add ? 16 : 8) + n_weights * 4,
+        return vk::Cost{.bytes = elements * (add ? 16 : 8) + n_weights * 4 + planes_bytes(rows),
                         .flops = elements * (add ? 5 : 4)};
       },
       [&](RmsNormPush& moved, uint32_t first, uint32_t rows) {
         move_norm(moved, first);
+        moved.planes += planes_bytes(first);
         return vk::Grid{rows, args.n_groups};
       });
 }

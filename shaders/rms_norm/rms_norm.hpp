@@ -29,6 +29,8 @@ class RmsNorm {
     uint32_t x_stride = 0;  ///< floats from row to row of x; 0: n_groups * n
     uint32_t y_stride = 0;  ///< of y, likewise
     bool weight_each = false;
+    /// PlanesOfX [rows]: y once more, where `makes_planes` and there is one group; empty: not.
+    vk::BufferRange planes = {};
   };
 
   enum class Variant {
@@ -41,6 +43,9 @@ class RmsNorm {
   /// Declare one variant. Errors: kInvalidArgument if the device cannot run it.
   static Result<RmsNorm> plan(vk::PipelineLibrary& pipelines, Variant variant);
   static bool supported(const vk::DevicePlan& plan, Variant variant);
+
+  /// Whether rows of n, in buffers of such strides, can be written in planes too.
+  bool makes_planes(uint32_t n, uint32_t x_stride, uint32_t y_stride) const;
 
   void record(vk::Recorder& recorder, const Args& args) const;
 

@@ -2,6 +2,7 @@
 #include <optional>
 #include <span>
 
+#include "shaders/gemv/gemv_cases.hpp"
 #include "shaders/op_case.hpp"
 #include "shaders/rms_norm/rms_norm.hpp"
 
@@ -37,6 +38,7 @@ struct Shape {
   bool in_place = false;
   bool weighted = true;
   bool weight_each = false;
+  bool planes = false;
 };
 
 Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
@@ -92,7 +94,17 @@ Result<PreparedOp> prepare(OpBed& bed, const Shape& shape) {
   if (!shape.in_place) {
     expected.push_back({.name = "x", .output = args.x, .reference = expected_x, .bound = {1e-6}});
   }
-  return prepared_op(op, args, std::move(expected), args.x, pristine);
+  if (!shape.planes) return prepared_op(op, args, std::move(expected), args.x, pristine);
+  PUMICE_TRY(const PlanesProbe probe, PlanesProbe::make(bed, shape.rows, shape.n));
+  args.planes = probe.planes;
+  expected.push_back(probe.expectation(expected_y, bound));
+  return PreparedOp{.record =
+                        [=](vk::Recorder& recorder) {
+                          recorder.copy(pristine, args.x);
+                          op.record(recorder, args);
+                          probe.record(recorder);
+                        },
+                    .expected = std::move(expected)};
 }
 
 }  // namespace
@@ -106,11 +118,13 @@ std::vector<OpCase> rms_norm_cases() {
                              shape.residual ? " residual" : "", shape.gather ? " gather" : "") +
                  (shape.n_groups == 1 ? "" : fmt::format(" groups={}", shape.n_groups)) +
                  (shape.padding == 0 ? "" : fmt::format(" padding={}", shape.padding)) +
-                 (shape.in_place ? " in place" : "") + (shape.weighted ? "" : " no weights"),
+                 (shape.in_place ? " in place" : "") + (shape.weighted ? "" : " no weights") +
+                 (shape.planes ? " planes" : ""),
          .prepare = [shape](OpBed& bed) { return prepare(bed, shape); },
          .supported =
              [shape](const vk::DevicePlan& plan) {
-               return RmsNorm::supported(plan, *shape.variant);
+               return RmsNorm::supported(plan, *shape.variant) &&
+                      (!shape.planes || PlanesProbe::supported(plan));
              }});
   };
   for (const Shape& shape :
@@ -125,6 +139,12 @@ std::vector<OpCase> rms_norm_cases() {
         Shape{2, 4096, false, true}, Shape{3, 5120, true, false}, Shape{1, 8192, true, false},
         Shape{2, 12288, true, true}, Shape{2, 4099, true, false}, Shape{1, 16388, true, false}}) {
     shape.variant = RmsNorm::Variant::kWide;
+    add(shape, "wide ");
+  }
+  for (Shape shape : {Shape{1, 32, false, false}, Shape{3, 2080, true, false},
+                      Shape{2, 4096, false, true}, Shape{8, 5120, true, true}}) {
+    shape.variant = RmsNorm::Variant::kWide;
+    shape.planes = true;
     add(shape, "wide ");
   }
   // Heads; the wide kernel takes those whose groups and rows start at multiples of four floats.

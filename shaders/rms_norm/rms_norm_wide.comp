@@ -4,10 +4,12 @@
 #include "common/buffers.glsl"
 #include "rms_norm/rms_norm_push.h"
 #include "rms_norm/rms_norm_wide.h"
+#include "common/x_planes_store.glsl"
 
 // One workgroup per row and group, which it holds in registers, so that x is read once:
 // x += residual; y = x / sqrt(mean(x^2) + eps) * weight. n and the strides are multiples of 4, and n
 // fits the workgroup's `quads`; lanes past the end load the last quad again and use nothing of it.
+// Products of few rows may want y in planes, which costs another pass less here.
 
 shared float partial[512];  // a subgroup; there may be subgroups of one invocation
 
@@ -48,7 +50,14 @@ void main() {
     const uint quad = gl_LocalInvocationIndex + i * workgroup_size;
     if (quad < n_quads) {
       if (pc.add_residual != 0) x.v[first + quad] = held[i];
-      y.v[y_first + quad] = held[i] * scale * (pc.weighted != 0 ? weight.v[weights + quad] : vec4(1.0));
+      held[i] *= scale * (pc.weighted != 0 ? weight.v[weights + quad] : vec4(1.0));
+      y.v[y_first + quad] = held[i];
+    }
+  }
+  if (pc.to_planes != 0) {
+    [[unroll]] for (uint i = 0; i < quads; ++i) {
+      const uint quad = gl_LocalInvocationIndex + i * workgroup_size;
+      store_planes(pc.planes, (row * n_quads + quad) / kPlanesLanes, held[i], quad < n_quads);
     }
   }
 }

@@ -9,6 +9,8 @@
 #include <string_view>
 
 #include "models/families.hpp"
+#include "shaders/common/tuning.hpp"
+#include "shaders/gemv/gemv_cases.hpp"
 #include "shaders/spirv.hpp"
 #include "tests/engine/engine_fixture.hpp"
 #include "vk/transfer.hpp"
@@ -19,6 +21,7 @@ namespace {
 constexpr double kF32Bound = 1e-9;
 constexpr double kF16KvBound = 1e-6;
 constexpr double kI8Bound = 5e-4;
+constexpr double kPlanesBound = 1e-8;
 constexpr double kF16MathBound = 2e-6;
 /// Of what kAuto leaves to fp32. Gemma 4 does not divide its scores by the root of head_dim, so
 /// that what rounding does to q and k weighs eight times as much in them; delta nets carry what
@@ -113,6 +116,69 @@ TEST_P(Reference, LogitsAgreeWithActivationsOf8Bits) {
         integers);
     RecordProperty("nmse_" + std::string(ops::math_name(math)), fmt::format("{:.2e}", error));
   }
+}
+
+/// Of a short prompt and what decodes after it, row by row, against what fp32 makes of the same tokens,
+/// whose logits the first test knows. By what makes x or by a pass of its own, planes are the same.
+TEST_P(Reference, DecodingInPlanesAgreesWithFp32) {
+  const vk::DevicePlan& plan = pipelines_->device()->plan();
+  const ModelSource source = ModelSource::open(stem_.string() + ".gguf").value();
+  const bool has_planes = std::ranges::any_of(source.file().tensors(), [&](const auto& tensor) {
+    return tensor.name != "token_embd.weight" && tensor.n_dims == 2 &&
+           ops::gemv_runs(plan, ops::GemvKernel::kPlanes, *tensor.type);
+  });
+  if (!has_planes) GTEST_SKIP() << "no weights that are multiplied so by this device and build";
+  const OnDevice with_planes(pipelines_->device());
+  pipelines_->prefer(*vk::parse_tuning_rows("mine.tune", "gemv planes if math!=f32\nrms_norm wide",
+                                            ops::tuning_tables()));
+  auto tokens = json_.at("tokens").get<std::vector<TokenId>>();
+  tokens.resize(ops::Gemv::kMaxRows);
+  const std::vector<TokenId> prompt = tokens;
+  const auto decode = [&](const FusionRules& rules, std::set<std::string>& used) {
+    tokens = prompt;
+    std::vector<float> result;
+    const auto engine = make_engine(model_, {.kv_type = KvType::kF32,
+                                             .math = ops::Math::kAuto,
+                                             .fusion = rules,
+                                             .context_tokens = 96,
+                                             .prompt_logits = true,
+                                             .greedy_only = true});
+    const auto append = [&](uint32_t, std::span<const float> row) {
+      result.insert(result.end(), row.begin(), row.end());
+    };
+    EXPECT_TRUE(engine
+                    ->submit({.prompt = prompt,
+                              .max_new_tokens = 64,
+                              .on_logits = append,
+                              .logits = GenerationRequest::Logits::kComputed})
+                    .ok());
+    while (!engine->idle()) {
+      for (const StepEvent& event : step(*engine)) {
+        if (event.token) tokens.push_back(*event.token);
+      }
+    }
+    tokens.resize(result.size() / model_->program.n_vocab);  // of the last nothing was computed
+    used = engine->variants();
+    return result;
+  };
+  std::set<std::string> used;
+  const std::vector<float> fused = decode(FusionRules(), used);
+  const auto is_of_gemm = [](const std::string& label) { return label.starts_with("gemm."); };
+  const auto is_of_planes = [](const std::string& label) {
+    return label.starts_with("gemv.") && label.ends_with(".planes");
+  };
+  EXPECT_TRUE(std::ranges::any_of(used, is_of_planes));
+  EXPECT_FALSE(std::ranges::any_of(used, is_of_gemm));
+  EXPECT_GT(tokens.size(), 20u);
+  const double error =
+      test::nmse(fused, logits(model_, tokens, {.kv_type = KvType::kF32, .math = ops::Math::kF32}));
+  EXPECT_LE(error, kPlanesBound);
+  EXPECT_GT(error, 0);
+  RecordProperty("nmse_planes", fmt::format("{:.2e}", error));
+  FusionRules apart;
+  apart.set(FusionRule::kPlanes, false);
+  EXPECT_TRUE(decode(apart, used) == fused);
+  EXPECT_TRUE(used.contains("quantize_x.planes"));
 }
 
 TEST_P(Reference, LogitsAgreeWithF16InputsOnMatrixCores) {

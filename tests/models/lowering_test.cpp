@@ -139,7 +139,7 @@ TEST(Lowering, RulesAreNamed) {
   EXPECT_EQ(FusionRules::none().text(), "none");
   EXPECT_EQ(FusionRules::parse("gate").value().text(), "gate");
   EXPECT_EQ(FusionRules::parse("-gate").value().text(),
-            "stack,embed_scale,residual,bias,head_norm,expand");
+            "stack,embed_scale,residual,bias,head_norm,expand,planes");
   for (size_t i = 0; i < kFusionRuleCount; ++i) {
     const auto rule = static_cast<FusionRule>(i);
     EXPECT_TRUE(FusionRules::parse(fusion_rule_name(rule)).value().has(rule));

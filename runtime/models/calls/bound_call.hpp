@@ -102,6 +102,8 @@ struct StepContext {
   const SequenceMemory& memory;
   const SharedByCalls& shared;
   uint32_t n_rows = 0;
+  vk::BufferRange planes = {};  ///< where a call that makes_planes is to write them
+  bool x_is_made = false;       ///< the call before has written what this one reads_planes of
 
   /// From a view's first column on.
   vk::BufferRange at(const View& view) const {
@@ -121,6 +123,13 @@ struct StepContext {
   StateLayout::Place place(const StateSlot& slot) const { return shared.state.place(slot); }
 };
 
+/// The first `n` numbers of rows of a view.
+struct RowsOfView {
+  View view;
+  uint32_t n = 0;
+  bool operator==(const RowsOfView&) const = default;
+};
+
 class BoundCall {
  public:
   BoundCall() = default;
@@ -132,6 +141,12 @@ class BoundCall {
   virtual void use_weights(const Lowered&, const ModelWeights&) {}
   /// Of SharedByCalls::linear_scratch, for so many rows.
   virtual uint64_t scratch_bytes(const SharedByCalls&, uint32_t /*n_rows*/) const { return 0; }
+  /// What products of so many rows read as PlanesOfX at the start of linear_scratch.
+  virtual std::optional<RowsOfView> reads_planes(const SharedByCalls&, uint32_t /*n_rows*/) const {
+    return {};
+  }
+  /// What it makes and can write as PlanesOfX too.
+  virtual std::optional<RowsOfView> makes_planes(const SharedByCalls&) const { return {}; }
   /// Cannot fail. `step.n_rows` is not 0.
   virtual void record(const StepContext& step) const = 0;
 };

@@ -22,6 +22,7 @@ using VectorId = uint32_t;  ///< index into Lowered::vectors
 struct View {
   BufferId buffer = 0;
   uint32_t first = 0;
+  bool operator==(const View&) const = default;
 };
 
 /// Elements of a vector from `first` on.

@@ -23,6 +23,24 @@ call::Elementwise on_one(ops::Elementwise::Kind kind, const OneValue& at, double
           .xielu = xielu};
 }
 
+class BoundGated final : public CallOfOp<call::Gated, ops::GatedActivation> {
+ public:
+  using CallOfOp::CallOfOp;
+
+  std::optional<RowsOfView> makes_planes(const SharedByCalls&) const override {
+    return c.n % ops::PlanesOfX::kBlockCols == 0 ? std::optional(RowsOfView{c.y, c.n})
+                                                 : std::nullopt;
+  }
+
+  void record(const StepContext& step) const override {
+    op.record(step.recorder, {.gate_up = step.at(c.gate_up),
+                              .y = step.at(c.y),
+                              .rows = step.n_rows,
+                              .n = c.n,
+                              .planes = step.planes});
+  }
+};
+
 }  // namespace
 
 call::Elementwise call_of(const op::Activation& o, const OneValue& at) {
@@ -49,10 +67,7 @@ call::Elementwise call_of(const op::SoftCap& o, const OneValue& at) {
 
 BindResult bind(const call::Gated& c, Binder& binder) {
   PUMICE_TRY(const ops::GatedActivation op, ops::GatedActivation::plan(binder.pipelines, c.kind));
-  return make_recorded([=](const StepContext& step) {
-    op.record(step.recorder,
-              {.gate_up = step.at(c.gate_up), .y = step.at(c.y), .rows = step.n_rows, .n = c.n});
-  });
+  return make_bound<BoundGated>(c, op);
 }
 
 BindResult bind(const call::Elementwise& c, Binder& binder) {

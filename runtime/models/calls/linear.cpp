@@ -29,6 +29,14 @@ class BoundLinear final : public BoundCall {
     return shared.linear.scratch_bytes(n_rows, matrices);
   }
 
+  std::optional<RowsOfView> reads_planes(const SharedByCalls& shared,
+                                         uint32_t n_rows) const override {
+    const bool reads = std::ranges::any_of(matrices_.members, [&](const auto& member) {
+      return shared.linear.reads_planes(*member.matrix.type, n_rows);
+    });
+    return reads ? std::optional(RowsOfView{c_.x, c_.n_columns}) : std::nullopt;
+  }
+
   void record(const StepContext& step) const override {
     std::vector<ops::Linear::Args> args;
     for (const StackedMatrices::Member& member : matrices_.members) {
@@ -40,7 +48,7 @@ class BoundLinear final : public BoundCall {
                       .rows = step.n_rows,
                       .scratch = step.shared.linear_scratch});
     }
-    step.shared.linear.record(step.recorder, args);
+    step.shared.linear.record(step.recorder, args, step.x_is_made);
   }
 
  private:
