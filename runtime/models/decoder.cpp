@@ -140,6 +140,8 @@ void Decoder::record(vk::Recorder& recorder, const StepArgs& step,
     const Dispatch& dispatch = shared_->lowered.dispatches[i];
     context.n_rows = dispatch.rows == RowSet::kAll ? step.n_rows : step.n_logit_rows;
     if (context.n_rows == 0) continue;
+    const std::optional<uint32_t> other = dispatch.covered_by;
+    if (other && calls_[*other]->covers(*shared_, context.n_rows)) continue;
     recorder.enter({dispatch.label, dispatch.layer.value_or(vk::Scope::kNoLayer),
                     static_cast<uint32_t>(dispatch.part)});
     calls_[i]->record(context);

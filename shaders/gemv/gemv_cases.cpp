@@ -59,6 +59,8 @@ std::vector<OpCase> gemv_cases() {
                                  variant_of(GemvKernel::kSubgroup, Gemv::kMaxSplits)};
   std::vector<OpCase> more = linear_cases_of("gemv", kSplitShapes, split);
   std::move(more.begin(), more.end(), std::back_inserter(cases));
+  more = gemv_finish_cases();
+  std::move(more.begin(), more.end(), std::back_inserter(cases));
   return cases;
 }
 

@@ -42,6 +42,10 @@ Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
     }
     op.kernels_.emplace(type, Kernels{*gemm, gemv});
   }
+  op.finish_rows_ = Gemv::kMaxRows;
+  for (const auto& [type, kernels] : op.kernels_) {
+    op.finish_rows_ = std::min(op.finish_rows_, kernels.gemv.finish_rows());
+  }
   return op;
 }
 
@@ -125,6 +129,8 @@ void Linear::record(vk::Recorder& recorder, std::span<const Args> matrices) cons
     record_gemv(recorder, matrices);
     return;
   }
+  PUMICE_CHECK(std::ranges::all_of(matrices, [](const Args& a) { return a.finish.none(); }),
+               "gemm only stores its sums");
   record_x(recorder, matrices);
   record_products(recorder, matrices);
 }

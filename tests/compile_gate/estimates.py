@@ -5,7 +5,7 @@ No GPU has measured these: a model's numbers are right within a third at best. T
 bandwidth, rate of issue (subgroups' instructions) and matrix peak:
 
   decode   seconds = max(bytes / (0.88 bandwidth), instructions / (0.75 rate)) + dispatches * 2 us, of 8 B
-           parameters in Q4_K_M: 7.5 G weights a token of 4.85 bits, a fifth of them Q6_K; 357 dispatches
+           parameters in Q4_K_M: 7.5 G weights a token of 4.85 bits, a fifth of them Q6_K; 262 dispatches
   prompt   share of the matrix peak = MMA clocks / (MMA clocks + instructions beside them) * 0.8 * 0.85:
            what else a core waits for, and tiles that the matrix does not fill
   prompt attention   the same without the second factor; it is all that issue allows, waiting for loads not
@@ -36,7 +36,7 @@ GPUS = [
     Gpu("Arc B580", "intel-bmg", 0.456e12, 20 * 8, 2.67e9, 16, 117e12, 2 * 8 * 16 * 16),
     Gpu("Adreno 830", "adreno-830", 77e9, 24, 1.1e9, 64, 0, 0),
 ]
-WEIGHTS, WEIGHT_BYTES, Q6_K_SHARE, DISPATCHES = 7.5e9, 4.85 / 8, 0.2, 357
+WEIGHTS, WEIGHT_BYTES, Q6_K_SHARE, DISPATCHES = 7.5e9, 4.85 / 8, 0.2, 262
 
 
 def decode_share(gpu, q4_k, q6_k):

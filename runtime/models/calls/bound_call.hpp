@@ -132,6 +132,9 @@ class BoundCall {
   virtual void use_weights(const Lowered&, const ModelWeights&) {}
   /// Of SharedByCalls::linear_scratch, for so many rows.
   virtual uint64_t scratch_bytes(const SharedByCalls&, uint32_t /*n_rows*/) const { return 0; }
+  /// Whether it computes, for so many rows, what the dispatch does that it may cover
+  /// (Dispatch::covered_by).
+  virtual bool covers(const SharedByCalls&, uint32_t /*n_rows*/) const { return false; }
   /// Cannot fail. `step.n_rows` is not 0.
   virtual void record(const StepContext& step) const = 0;
 };
