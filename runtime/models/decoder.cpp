@@ -153,6 +153,11 @@ void Decoder::record(vk::Recorder& recorder, const StepArgs& step,
     context.x_is_made = !planes.empty();
     planes = context.planes = planes_of_next(i, context.n_rows);
     if (context.n_rows == 0) continue;
+    const std::optional<uint32_t> other = dispatch.covered_by;
+    if (other && calls_[*other]->covers(*shared_, context.n_rows)) {
+      planes = {};
+      continue;
+    }
     recorder.enter({dispatch.label, dispatch.layer.value_or(vk::Scope::kNoLayer),
                     static_cast<uint32_t>(dispatch.part)});
     calls_[i]->record(context);

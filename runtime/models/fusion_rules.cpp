@@ -9,7 +9,8 @@ namespace pumice {
 namespace {
 
 constexpr std::array<std::string_view, kFusionRuleCount> kRuleNames = {
-    "stack", "embed_scale", "residual", "bias", "head_norm", "gate", "expand", "planes"};
+    "stack", "embed_scale", "residual", "bias",       "head_norm",
+    "gate",  "expand",      "norm",     "activation", "planes"};
 
 }  // namespace
 

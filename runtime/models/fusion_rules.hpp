@@ -21,9 +21,11 @@ enum class FusionRule : uint32_t {
   kHeadNorm,    ///< "head_norm": norms of the heads of q and k, by rope_kv
   kGate,        ///< "gate": activation(gate) times up, in one pass
   kExpand,      ///< "expand": of many rows, attention to latents by the keys they stand for
+  kNorm,        ///< "norm": of few rows, a norm by the products before and behind it
+  kActivation,  ///< "activation": of few rows, the gate's pass by the product of gates and ups
   kPlanes,      ///< "planes": x of products that read planes (ops::PlanesOfX), by what makes it
 };
-inline constexpr size_t kFusionRuleCount = 8;
+inline constexpr size_t kFusionRuleCount = 10;
 std::string_view fusion_rule_name(FusionRule rule);
 
 /// A set of rules, all of them by default.

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/lowering_pass.hpp"
+#include "shaders/common/linear_args.hpp"
 #include "shaders/expert_gemm/expert_gemm.hpp"
 #include "shaders/experts/experts.hpp"
 
@@ -205,13 +206,27 @@ void Lowering::lower(const op::Linear& o) {
   }
   const View y = new_view(width(result_));
   views_[result_] = y;
-  emit(call::Linear{group_of({o.weight}), std::nullopt, x, y, width(o.x)}, label);
+  emit(call::Linear{.matrices = group_of({o.weight}),
+                    .member = std::nullopt,
+                    .x = x,
+                    .y = y,
+                    .n_columns = width(o.x),
+                    .scale = scale_of(o.x)},
+       label);
   adapt(o, x, y);
   if (o.bias) add_bias(bias_of(o), y, width(result_), label);
 }
 
 void Lowering::lower_bundled(const op::Linear& o, const Bundle& bundle, Place& place) {
   const View x = at_rows(o.x, bundle.label);
+  const auto product = [&](std::optional<uint32_t> member, View y) {
+    return call::Linear{.matrices = place.group,
+                        .member = member,
+                        .x = x,
+                        .y = y,
+                        .n_columns = width(o.x),
+                        .scale = scale_of(o.x)};
+  };
   const bool first = !place.buffer;
   if (first) {
     uint32_t n = 0;
@@ -224,12 +239,12 @@ void Lowering::lower_bundled(const op::Linear& o, const Bundle& bundle, Place& p
     const View y{*place.buffer, column};
     if (first && rules_.has(FusionRule::kStack)) {
       views_[value] = y;
-      if (i == 0) emit(call::Linear{place.group, std::nullopt, x, y, width(o.x)}, bundle.label);
+      if (i == 0) emit(product(std::nullopt, y), bundle.label);
     }
     if (bundle.linears[i] == op_) {
       if (!rules_.has(FusionRule::kStack)) {
         views_[value] = y;
-        emit(call::Linear{place.group, i, x, y, width(o.x)}, bundle.label);
+        emit(product(i, y), bundle.label);
       }
       adapt(o, x, y);
       if (place.bias && !bundle.bias_is_fused) {
@@ -240,6 +255,11 @@ void Lowering::lower_bundled(const op::Linear& o, const Bundle& bundle, Place& p
     }
     column += width(value);
   }
+}
+
+bool Lowering::is_adapted(const op::Linear& o) const {
+  return std::ranges::find(program_.adapted, o.weight.tensor, &AdaptedMatrix::tensor) !=
+         program_.adapted.end();
 }
 
 void Lowering::adapt(const op::Linear& o, View x, View y) {
@@ -284,6 +304,7 @@ bool Lowering::leads_to_logits(ValueId value) const {
 
 void Lowering::lower(const op::RmsNorm& o) {
   const NormPlaces at = place_norm(o.x, o.group);
+  const std::optional<uint32_t> before = share_norm(o, at);
   emit(call::RmsNorm{.x = at.x,
                      .residual = at.residual,
                      .weight = o.weight ? std::optional(vector_of({*o.weight})) : std::nullopt,
@@ -294,6 +315,50 @@ void Lowering::lower(const op::RmsNorm& o) {
                      .gathers = rows_of(at.x) != row_set(),
                      .weight_each = o.weight && program_.tensors[*o.weight].dims[1] > 1},
        o.weight ? stem_of(*o.weight) : "rms_norm");
+  lowered_.dispatches.back().covered_by = before;
+}
+
+call::Linear* Lowering::product_into(const View& y) {
+  if (lowered_.dispatches.empty()) return nullptr;
+  auto* const product = std::get_if<call::Linear>(&lowered_.dispatches.back().what);
+  const bool found = product != nullptr && !product->member && y.first == 0 &&
+                     product->y.buffer == y.buffer && product->y.first == 0;
+  if (!found) return nullptr;
+  uint32_t n = 0;
+  for (const MatrixRows& matrix : lowered_.matrices[product->matrices]) n += matrix.n_rows;
+  return n == lowered_.buffers[y.buffer].width ? product : nullptr;
+}
+
+std::optional<uint32_t> Lowering::share_norm(const op::RmsNorm& o, const NormPlaces& at) {
+  const auto whole_rows = [&](const View& view) {
+    const Buffer& buffer = lowered_.buffers[view.buffer];
+    return view.first == 0 && buffer.width == o.group && buffer.rows == row_set();
+  };
+  const bool is_of_rows = rules_.has(FusionRule::kNorm) && at.residual && o.weight &&
+                          o.group == width(o.x) && program_.tensors[*o.weight].dims[1] == 1 &&
+                          whole_rows(at.x) && whole_rows(at.y) && whole_rows(*at.residual);
+  if (!is_of_rows || result_ == program_.logits || result_ == program_.hidden) return {};
+  // Nobody else has use for what was added, or for the result.
+  const auto* const sum = patterns_.made_by<op::Add>(o.x);
+  if (sum == nullptr || !patterns_.has_one_reader(sum->b) || sum->b == program_.hidden) return {};
+  for (const size_t reader : patterns_.readers(result_)) {
+    const auto* const product = std::get_if<op::Linear>(&program_.ops[reader].what);
+    const bool of_these_rows = (reader < end_of_layers_) == (op_ < end_of_layers_);
+    if (product == nullptr || is_adapted(*product) || !of_these_rows) return {};
+  }
+  call::Linear* const before = product_into(*at.residual);
+  const bool does_nothing_else = before != nullptr && !before->scale && !before->gate;
+  if (!does_nothing_else || lowered_.matrices[before->matrices].size() != 1) return {};
+  const View squares = new_view(ops::LinearFinish::n_squares(o.group));
+  before->norm = {
+      .stream = at.x, .weight = vector_of({*o.weight}), .normed = at.y, .squares = squares};
+  scales_[result_] = {.squares = squares, .eps = o.eps};
+  return last_dispatch();
+}
+
+std::optional<call::Linear::Scale> Lowering::scale_of(ValueId x) const {
+  const auto found = scales_.find(x);
+  return found == scales_.end() ? std::nullopt : std::optional(found->second);
 }
 
 void Lowering::lower(const op::LayerNorm& o) {
@@ -328,7 +393,14 @@ void Lowering::lower(const op::Mul& o) {
     const View gate_up{*places_[gate->bundle].buffer, 0};
     const View y = new_view(width(result_));
     views_[result_] = y;
+    std::optional<uint32_t> before;
+    if (call::Linear* const product = product_into(gate_up);
+        product != nullptr && rules_.has(FusionRule::kActivation)) {
+      product->gate = {.y = y, .kind = gate->kind};
+      before = last_dispatch();
+    }
     emit(call::Gated{gate_up, y, gate->kind, width(result_)}, "activation");
+    lowered_.dispatches.back().covered_by = before;
     return;
   }
   const uint32_t group = width(o.a) / width(o.b);

@@ -69,6 +69,8 @@ struct Dispatch {
   Part part = Part::kEmbedding;
   std::string label;  ///< "qkv", "rope_kv", "ffn_norm": for profiles
   std::optional<uint32_t> layer;
+  /// The dispatch that may compute it of few rows (BoundCall::covers); the rows are the same.
+  std::optional<uint32_t> covered_by = {};
 };
 
 struct Lowered {

@@ -91,6 +91,16 @@ class Lowering {
   };
   NormPlaces place_norm(ValueId x, uint32_t group);
 
+  /// The product of the last dispatch, if that is one of all its matrices and writes all of such a
+  /// buffer; else null. Its number is `last_dispatch`.
+  call::Linear* product_into(const View& y);
+  uint32_t last_dispatch() const { return static_cast<uint32_t>(lowered_.dispatches.size() - 1); }
+  /// Of few rows products may do the norm: the one before it adds up and leaves squares, those
+  /// behind it scale. Returns the one before it.
+  std::optional<uint32_t> share_norm(const op::RmsNorm& o, const NormPlaces& at);
+  bool is_adapted(const op::Linear& o) const;
+  std::optional<call::Linear::Scale> scale_of(ValueId x) const;
+
   void lower(const op::Rope& o);
   void lower(const op::HeadLinear& o);
 
@@ -164,6 +174,7 @@ class Lowering {
   };
   std::optional<Queries> queries_;
   std::map<ValueId, ValueId> sums_;  // a sum that is not computed yet, and what is to be added
+  std::map<ValueId, call::Linear::Scale> scales_;  // of norms that products share
   std::optional<Error> error_;
   Lowered lowered_;
 };

@@ -35,7 +35,7 @@ void check_linear_args(const LinearArgs& args) {
   PUMICE_CHECK(args.x_stride % 4 == 0 && args.x_stride >= args.weights.n_cols,
                "x_stride must be a multiple of 4 and hold the weights' columns");
   PUMICE_CHECK(args.x.address() % 16 == 0, "x must be 16-byte aligned");
-  PUMICE_CHECK(args.y_stride >= args.weights.n_rows || args.rows == 1,
+  PUMICE_CHECK(args.y_stride >= args.n_outputs() || args.rows == 1,
                "y_stride must hold the weights' rows");
 }
 

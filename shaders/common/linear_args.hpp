@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "shaders/common/activation_kind.hpp"
 #include "shaders/common/tuning.hpp"
 #include "shaders/common/weight_matrix.hpp"
 #include "shaders/common/x_broadcast.h"
@@ -17,6 +19,34 @@
 
 namespace pumice::ops {
 
+/// What gemv's kernels for GPUs do besides with their sums, so that it takes no dispatch of its own:
+/// nothing, or what comes before a norm, or what comes behind one and of gates and ups.
+struct LinearFinish {
+  /// Columns of a row whose squares are added up together.
+  static constexpr uint32_t kSquares = 32;
+  static uint32_t n_squares(uint32_t columns) { return (columns + kSquares - 1) / kSquares; }
+
+  /// Before a norm. Sums are added to y, whose stride is the matrix's rows. Times `norm` it is
+  /// written to `normed`, and `squares` holds y's.
+  struct Added {
+    vk::BufferRange norm;     ///< float [n_rows]
+    vk::BufferRange normed;   ///< float [rows][n_rows]
+    vk::BufferRange squares;  ///< float [rows][n_squares(n_rows)]
+  };
+  /// Behind a norm, x being its `normed`: sums are divided by the root of the mean square and eps.
+  struct Scaled {
+    vk::BufferRange squares;  ///< float [rows][n_squares(n_cols)]
+    float eps = 0;
+  };
+  std::optional<Added> added = {};
+  std::optional<Scaled> scaled = {};
+  /// The first half of the matrix's rows are gates, the others ups: y is activation(gate) * up, of
+  /// half as many numbers. May be scaled too.
+  std::optional<ActivationKind> gated = {};
+
+  bool none() const { return !added && !scaled && !gated; }
+};
+
 /// y[row][n] = sum over k of x[row][k] * weights[n][k], fp32.
 struct LinearArgs {
   const WeightMatrix& weights;
@@ -26,6 +56,9 @@ struct LinearArgs {
   uint32_t y_stride = 0;  ///< floats
   uint32_t rows = 0;
   vk::BufferRange scratch = {};  ///< for Linear: see its scratch_bytes
+  LinearFinish finish = {};      ///< of Gemv, where it says that it can
+
+  uint32_t n_outputs() const { return weights.n_rows / (finish.gated ? 2 : 1); }
 };
 
 /// How the activations, which all lanes need, reach them.

@@ -14,9 +14,8 @@ const uint kBlock = 32;
 const uint kBlockQuads = kBlock / 4;
 const uint kSliceLanes = 32;
 const uint kSlices = workgroup_size / kSliceLanes;
-const uint kSums = tile_rows * lane_cols * kSliceLanes;  // a workgroup's results
-
-shared float partial[kSlices * kSums];
+const uint kGroupCols = lane_cols * kSliceLanes;
+#include "gemv/gemv_finish.glsl"
 
 float acc[lane_cols][tile_rows];
 
@@ -48,8 +47,10 @@ void main() {
   use_weight_grid(pc.grid);
   const uint local = gl_LocalInvocationIndex;
   const uint lane = local % kSliceLanes;
-  const uint slice = local / kSliceLanes;
-  const uint first_col = gl_WorkGroupID.x * (kSliceLanes * lane_cols) + lane;
+  const bool is_up = is_to(GEMV_GATED) && local / kSliceLanes >= n_slices();
+  const uint slice = local / kSliceLanes - (is_up ? n_slices() : 0);
+  const uint first_col = gl_WorkGroupID.x * kGroupCols + lane;
+  const uvec2 weights = address_add(pc.weights, is_up ? pc.ups : 0);
 
   [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
     [[unroll]] for (uint r = 0; r < tile_rows; ++r) acc[c][r] = 0.0;
@@ -60,7 +61,7 @@ void main() {
   const uint n_steps = (n_blocks + unroll - 1) / unroll;
   const uint kUnitSteps = slice_blocks / unroll;
   const uint n_units = (n_steps + kUnitSteps - 1) / kUnitSteps;
-  const uint slice_steps = (n_units + kSlices - 1) / kSlices * kUnitSteps;
+  const uint slice_steps = (n_units + n_slices() - 1) / n_slices() * kUnitSteps;
   const uint end = min((slice + 1) * slice_steps, n_steps);
   // A tile's header is decoded once for several steps where tiles are large (see gemm.comp).
   const uint kTileSteps = kTileBlocks / unroll;
@@ -69,7 +70,7 @@ void main() {
     WeightTile tiles[lane_cols];
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
       const uint col = min(first_col + c * kSliceLanes, pc.n - 1);
-      tiles[c] = open_weight_tile(pc.weights, pc.n_col_tiles, col, step / kTileSteps);
+      tiles[c] = open_weight_tile(weights, pc.n_col_tiles, col, step / kTileSteps);
     }
     if (kOpenSteps == 1) {
       accumulate(tiles, step);
@@ -80,27 +81,10 @@ void main() {
     }
   }
 
-  Floats y = Floats(pc.y);
-  if (kSlices == 1) {
-    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
-      [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
-        const uint col = first_col + c * kSliceLanes;
-        if (r < pc.rows && col < pc.n) y.v[r * pc.y_stride + col] = acc[c][r];
-      }
-    }
-    return;
-  }
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
-      partial[slice * kSums + (r * lane_cols + c) * kSliceLanes + lane] = acc[c][r];
+      partial[local / kSliceLanes * kSums + (r * lane_cols + c) * kSliceLanes + lane] = acc[c][r];
     }
   }
-  barrier();
-  for (uint i = local; i < kSums; i += workgroup_size) {
-    const uint row = i / (lane_cols * kSliceLanes);
-    const uint col = gl_WorkGroupID.x * (lane_cols * kSliceLanes) + i % (lane_cols * kSliceLanes);
-    float sum = partial[i];
-    for (uint s = 1; s < kSlices; ++s) sum += partial[s * kSums + i];
-    if (row < pc.rows && col < pc.n) y.v[row * pc.y_stride + col] = sum;
-  }
+  finish(local, gl_WorkGroupID.x, 0);
 }

@@ -16,6 +16,7 @@ namespace pumice::ops {
 namespace {
 
 constexpr uint32_t kSliceLanes = 32;
+static_assert(LinearFinish::kSquares == GEMV_SQUARES && kRowGroup == GEMV_SQUARES);
 constexpr std::array<uint32_t, 4> kTileRows = {1, 2, 4, 8};
 
 /// A pipeline for up to `tile_rows` rows of x.
@@ -61,7 +62,8 @@ Tuned tuned_broadcast(const TuningTarget& target, const WeightType& type, uint32
           .subgroup_size = plan.subgroup_size};
 }
 
-Tuned tuned_portable(const TuningTarget& target, const WeightType& type, uint32_t tile_rows) {
+Tuned tuned_portable(const TuningTarget& target, const WeightType& type, uint32_t tile_rows,
+                     bool finishes) {
   const auto row_of = [&](uint32_t n_rows) -> const vk::TuningRow& {
     return take_row(target, "gemv_uniform", shape_facts(type, n_rows),
                     [&](const vk::TuningRow& one) {
@@ -71,7 +73,8 @@ Tuned tuned_portable(const TuningTarget& target, const WeightType& type, uint32_
   const vk::TuningRow& row = row_of(tile_rows);
   GemvSpec spec{.workgroup_size = row.number("workgroup_size"),
                 .tile_rows = tile_rows,
-                .unroll = tuned_unroll(row, type)};
+                .unroll = tuned_unroll(row, type),
+                .finishes = finishes};
   // Of all tiles alike; numbers of blocks in flight are powers of two.
   for (const uint32_t n_rows : kTileRows) {
     spec.slice_blocks = std::max(spec.slice_blocks, tuned_unroll(row_of(n_rows), type));
@@ -91,7 +94,7 @@ uint32_t slice_subgroup_size(const vk::DevicePlan& plan) {
 }
 
 Tuned tuned_subgroup(const TuningTarget& target, std::string_view table, const WeightType& type,
-                     uint32_t tile_rows) {
+                     uint32_t tile_rows, bool finishes) {
   const vk::DevicePlan& plan = target.plan;
   const uint32_t subgroup_size = slice_subgroup_size(plan);
   const uint32_t most_subgroups = plan.subgroup.max_workgroup_subgroups;
@@ -105,7 +108,8 @@ Tuned tuned_subgroup(const TuningTarget& target, std::string_view table, const W
       });
   const GemvSubgroupSpec spec{.workgroup_size = row.number("workgroup_size"),
                               .tile_rows = tile_rows,
-                              .subgroup_size = subgroup_size};
+                              .subgroup_size = subgroup_size,
+                              .finishes = finishes};
   return {.constants = vk::constants_of(spec),
           .tile_cols = kSliceLanes,
           .subgroup_size = spec.subgroup_size,
@@ -113,17 +117,22 @@ Tuned tuned_subgroup(const TuningTarget& target, std::string_view table, const W
           .n_slices = spec.workgroup_size / kSliceLanes};
 }
 
+uint32_t tuned_finish_rows(const TuningTarget& target, const WeightType& type) {
+  const auto facts = vk::TuningFacts().set("type", tuning_word(type));
+  return take_row(target, "gemv_finish", facts).number("rows");
+}
+
 Tuned tuned(const TuningTarget& target, const WeightType& type, GemvKernel kernel,
-            uint32_t tile_rows) {
+            uint32_t tile_rows, bool finishes) {
   switch (kernel) {
     case GemvKernel::kPortable:
-      return tuned_portable(target, type, tile_rows);
+      return tuned_portable(target, type, tile_rows, finishes);
     case GemvKernel::kSubgroup:
-      return tuned_subgroup(target, "gemv_subgroup", type, tile_rows);
+      return tuned_subgroup(target, "gemv_subgroup", type, tile_rows, finishes);
     case GemvKernel::kBroadcast:
       return tuned_broadcast(target, type, tile_rows);
     case GemvKernel::kPlanes:
-      return tuned_subgroup(target, "gemv_planes", type, tile_rows);
+      return tuned_subgroup(target, "gemv_planes", type, tile_rows, false);
   }
   PUMICE_CHECK(false, "no such kernel");
 }
@@ -154,11 +163,76 @@ LinearArgs into_partials(const LinearArgs& args) {
   LinearArgs partials = args;
   partials.y = args.scratch;
   partials.y_stride = args.weights.n_rows;
+  partials.finish.added.reset();  // once they are added up
   return partials;
 }
 
 uint64_t partial_bytes(const LinearArgs& args, uint32_t splits) {
   return uint64_t{splits} * args.rows * args.weights.n_rows * 4;
+}
+
+/// Of `columns` from the part's first row on; an absent array points at y.
+uint64_t column_address(const LinearArgs& args, const vk::BufferRange& range, uint64_t column) {
+  return range.empty() ? args.y.address() : range.address() + column * 4;
+}
+
+/// What a product or its sums are told of what is done with them besides.
+template <typename Push>
+void add_to_push(const LinearArgs& args, uint32_t first_row, Push& push) {
+  const LinearFinish::Added added = args.finish.added.value_or(LinearFinish::Added{});
+  push.norm = column_address(args, added.norm, first_row);
+  push.normed = column_address(args, added.normed, first_row);
+  push.squares = column_address(args, added.squares, first_row / GEMV_SQUARES);
+  push.finish = args.finish.added ? GEMV_ADDED : 0;
+}
+
+/// The same of a product, which may also be scaled.
+void add_to_push(const LinearArgs& args, uint32_t first_row, GemvPush& push) {
+  add_to_push<GemvPush>(args, first_row, push);
+  if (!args.finish.scaled) return;
+  push.squares = args.finish.scaled->squares.address();
+  push.eps = args.finish.scaled->eps;
+  push.finish |= GEMV_SCALED;
+}
+
+vk::Access reads_x_squares(const LinearArgs& args) {
+  if (!args.finish.scaled) return {};
+  const uint64_t n = LinearFinish::n_squares(args.weights.n_cols);
+  return vk::reads(args.finish.scaled->squares.subrange(0, args.rows * n * 4));
+}
+
+/// What is written of `range`, a row of `n` numbers for each of y's, by the part's columns.
+vk::Access added_writes(const LinearArgs& args, const vk::BufferRange& range, uint64_t n,
+                        uint64_t first, uint64_t width) {
+  if (range.empty()) return {};
+  return vk::writes_columns(range.from(first * 4), args.rows, n * 4, width * 4);
+}
+vk::Access writes_normed(const LinearArgs& args, const WeightMatrixPart& part) {
+  if (!args.finish.added) return {};
+  return added_writes(args, args.finish.added->normed, args.weights.n_rows, part.first_row,
+                      part.n_rows);
+}
+vk::Access writes_squares(const LinearArgs& args, const WeightMatrixPart& part) {
+  if (!args.finish.added) return {};
+  return added_writes(args, args.finish.added->squares,
+                      LinearFinish::n_squares(args.weights.n_rows), part.first_row / GEMV_SQUARES,
+                      LinearFinish::n_squares(part.n_rows));
+}
+vk::Access reads_norm(const LinearArgs& args) {
+  return vk::reads(args.finish.added ? args.finish.added->norm : vk::BufferRange{});
+}
+
+/// y, which is added to where a norm follows.
+vk::Access stores_y(const LinearArgs& args, const WeightMatrixPart& part, uint32_t copies) {
+  vk::Access access = linear_writes_y(args, part, copies);
+  if (args.finish.added) access.mode = vk::AccessMode::kReadWrite;
+  return access;
+}
+
+/// What is read and written besides.
+vk::Cost added_cost(const LinearArgs& args, uint64_t n) {
+  if (!args.finish.added) return {};
+  return {.bytes = args.rows * n * 8 + n * 4, .flops = args.rows * n * 4};
 }
 
 }  // namespace
@@ -259,7 +333,8 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
   return plan(pipelines, type, chosen);
 }
 
-Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, GemvKernel kernel) {
+Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, GemvKernel kernel,
+                        std::optional<uint32_t> finish_rows) {
   const vk::DevicePlan& device = pipelines.device()->plan();
   if (!gemv_kernel_supported(device, kernel)) {
     return make_error(ErrorCode::kInvalidArgument, "gemv: this device cannot run the {} kernel",
@@ -269,8 +344,12 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
   Gemv op;
   op.kernel_ = kernel;
   op.splits_ = gemv_splits(pipelines, kernel, type);
+  if (kernel != GemvKernel::kBroadcast && kernel != GemvKernel::kPlanes) {
+    op.finish_rows_ = finish_rows ? *finish_rows : tuned_finish_rows(pipelines, type);
+  }
   for (size_t i = 0; i < kTileRows.size(); ++i) {
-    const Tuned spec = tuned(pipelines, type, kernel, kTileRows[i]);
+    const bool finishes = kTileRows[i] <= op.finish_rows_;
+    const Tuned spec = tuned(pipelines, type, kernel, kTileRows[i], finishes);
     Variant& variant = op.variants_[i];
     PUMICE_TRY(variant.pipeline, pipelines.declare({.module = module,
                                                     .label = {},
@@ -312,10 +391,21 @@ uint32_t Gemv::splits_of(const WeightMatrix& matrix) const {
   return splits_.of(*matrix.type, matrix.n_rows, matrix.n_cols);
 }
 
+bool Gemv::can_gate(const WeightMatrix& matrix, uint32_t rows) const {
+  const bool halves = std::ranges::all_of(variants_, [](const Variant& v) {
+    return v.n_slices % 2 == 0;  // gates' and ups'
+  });
+  const bool is_one = matrix.parts.size() == 1 &&
+                      matrix.parts.front().range.size_bytes / 2 <= UINT32_MAX;  // GemvPush::ups
+  return rows <= finish_rows_ && halves && is_one && matrix.n_rows % (2 * kRowGroup) == 0 &&
+         splits_of(matrix) == 1;
+}
+
 uint32_t Gemv::alike_rows() const {
   const auto other = std::ranges::find_if(
       variants_, [&](const Variant& v) { return v.n_slices != variants_[0].n_slices; });
-  return std::prev(other)->tile_rows;
+  const uint32_t finished = finish_rows_ == 0 ? kMaxRows : finish_rows_;
+  return std::min(std::prev(other)->tile_rows, finished);
 }
 
 uint64_t Gemv::scratch_bytes(const WeightMatrix& matrix, uint64_t rows) const {
@@ -339,6 +429,9 @@ void Gemv::record_products(vk::Recorder& recorder, const LinearArgs& args) const
   const LinearArgs out = splits > 1 ? into_partials(args) : args;
   PUMICE_CHECK(splits == 1 || args.scratch.size_bytes >= partial_bytes(args, splits),
                "gemv lacks scratch for its partial sums");
+  if (args.finish.gated) return record_gated(recorder, args, variant);
+  PUMICE_CHECK(args.finish.none() || args.rows <= finish_rows_,
+               "gemv only stores sums of so many rows");
   const uint32_t k = args.weights.n_cols;
   const bool in_planes = kernel_ == GemvKernel::kPlanes;
   const vk::Access reads_x =
@@ -351,12 +444,48 @@ void Gemv::record_products(vk::Recorder& recorder, const LinearArgs& args) const
       auto push = linear_push<GemvPush>(out, share.part);
       push.splits = splits;
       if (in_planes) push.x_stride = PlanesOfX::stride_bytes(k);
+      push.tile_stride = variant.n_slices * splits;
+      add_to_push(out, share.part.first_row, push);
+      vk::Cost cost = share.cost;
+      cost += added_cost(out, share.part.n_rows);
       recorder.dispatch(
           *variant.pipeline, push,
           {(share.part.n_rows + variant.tile_cols - 1) / variant.tile_cols, splits},
-          {vk::reads(share.part.range), reads_x, linear_writes_y(out, share.part, splits)},
-          share.cost);
+          {vk::reads(share.part.range), reads_x, stores_y(out, share.part, splits), reads_norm(out),
+           writes_normed(out, share.part), writes_squares(out, share.part), reads_x_squares(out)},
+          cost);
     }
+  }
+}
+
+void Gemv::record_gated(vk::Recorder& recorder, const LinearArgs& args,
+                        const Variant& variant) const {
+  PUMICE_CHECK(can_gate(args.weights, args.rows) && !args.finish.added,
+               "gemv cannot gate these sums");
+  const WeightMatrixPart& all = args.weights.parts.front();
+  const uint32_t n = args.n_outputs();
+  // An output takes two of the matrix's rows.
+  vk::SegmentLimit limit = recorder.segment_limit();
+  limit.bytes /= 2;
+  limit.flops /= 2;
+  for (const LinearShare& share : linear_shares(args, args.weights.rows_of(all, 0, n), limit,
+                                                variant.tile_cols, vk::Arithmetic::kF32)) {
+    const uint32_t first = share.part.first_row;
+    const WeightMatrixPart ups = args.weights.rows_of(all, n + first, share.part.n_rows);
+    auto push = linear_push<GemvPush>(args, share.part);
+    push.splits = 1;
+    push.tile_stride = variant.n_slices / 2;
+    add_to_push(args, first, push);
+    push.finish |= GEMV_GATED | static_cast<uint32_t>(*args.finish.gated) << GEMV_ACTIVATION_SHIFT;
+    push.ups = static_cast<uint32_t>(ups.range.address() - share.part.range.address());
+    vk::Cost cost = share.cost;
+    cost += {.bytes = ups.range.size_bytes,
+             .flops = share.cost.flops + uint64_t{args.rows} * share.part.n_rows * 4};
+    recorder.dispatch(*variant.pipeline, push,
+                      {(share.part.n_rows + variant.tile_cols - 1) / variant.tile_cols, 1},
+                      {vk::reads(share.part.range), vk::reads(ups.range), linear_reads_x(args),
+                       linear_writes_y(args, share.part), reads_x_squares(args)},
+                      cost);
   }
 }
 
@@ -371,13 +500,17 @@ void Gemv::record_sums(vk::Recorder& recorder, const LinearArgs& args) const {
   push.n = n;
   push.y_stride = args.y_stride;
   push.splits = splits;
+  add_to_push(args, 0, push);
   const uint64_t bytes = partial_bytes(args, splits);
-  // The additions are among the flops of the products.
+  const WeightMatrixPart all{.range = {}, .first_row = 0, .n_rows = n};
+  // The additions of partial sums are among the flops of the products.
+  vk::Cost cost{.bytes = bytes + uint64_t{args.rows} * n * 4, .flops = 0};
+  cost += added_cost(args, n);
   recorder.dispatch(*reduce_, push,
                     {(n + kReduceSpec.workgroup_size - 1) / kReduceSpec.workgroup_size, args.rows},
-                    {vk::reads(args.scratch.subrange(0, bytes)),
-                     linear_writes_y(args, {.range = {}, .first_row = 0, .n_rows = n})},
-                    {.bytes = bytes + uint64_t{args.rows} * n * 4, .flops = 0});
+                    {vk::reads(args.scratch.subrange(0, bytes)), stores_y(args, all, 1),
+                     reads_norm(args), writes_normed(args, all), writes_squares(args, all)},
+                    cost);
 }
 
 }  // namespace pumice::ops

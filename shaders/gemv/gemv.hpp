@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -48,11 +49,11 @@ class Gemv {
   static constexpr uint32_t kMaxRows = 8;
   static constexpr uint32_t kMaxSplits = 8;
 
-  /// Declare the pipelines of a weight type: rows are padded to 1, 2, 4 or 8. Errors:
-  /// kInvalidArgument when this build or device lacks the kernel, kSelfTestFailed when its module
-  /// is rejected.
+  /// Declare the pipelines of a weight type: rows are padded to 1, 2, 4 or 8. `finish_rows`: see
+  /// there; none: what suits the device (gemv.tune). Errors: kInvalidArgument when this build or
+  /// device lacks the kernel, kSelfTestFailed when its module is rejected.
   static Result<Gemv> plan(vk::PipelineLibrary& pipelines, const WeightType& type,
-                           GemvKernel kernel);
+                           GemvKernel kernel, std::optional<uint32_t> finish_rows = {});
   /// The first of gemv_kernels that this build has and whose modules are not rejected.
   static Result<Gemv> plan(vk::PipelineLibrary& pipelines, const WeightType& type, XRoute path,
                            Math math = Math::kAuto);
@@ -70,8 +71,15 @@ class Gemv {
   uint32_t splits_of(const WeightMatrix& matrix) const;
 
   /// Up to how many rows a row's bits are those that it has alone: kMaxRows, unless tiles of so many
-  /// rows cut K into fewer slices (gemv.tune).
+  /// rows cut K into fewer slices, or fewer are finished (gemv.tune).
   uint32_t alike_rows() const;
+
+  /// Up to how many rows of x it takes LinearFinish::added and scaled: 1, 2, 4 or 8, or 0.
+  /// gemv_broadcast.comp only stores its sums, and products of planes do.
+  uint32_t finish_rows() const { return finish_rows_; }
+  /// Whether it takes LinearFinish::gated of a matrix for so many rows: in one part, of two halves
+  /// in whole groups, whose K is not split.
+  bool can_gate(const WeightMatrix& matrix, uint32_t rows) const;
 
   /// What args.scratch must hold for a matrix and so many rows. 0: none.
   uint64_t scratch_bytes(const WeightMatrix& matrix, uint64_t rows) const;
@@ -96,8 +104,11 @@ class Gemv {
     uint32_t tile_cols = 0;
     uint32_t n_slices = 0;
   };
+  void record_gated(vk::Recorder& recorder, const LinearArgs& args, const Variant& variant) const;
+
   std::array<Variant, 4> variants_;  // by tile_rows
   GemvKernel kernel_ = GemvKernel::kPortable;
+  uint32_t finish_rows_ = 0;
   GemvSplits splits_;
   const vk::Pipeline* reduce_ = nullptr;  // null: K is never split
   uint32_t forced_splits_ = 0;            // 0: as splits_ says

@@ -195,6 +195,7 @@ std::vector<OpCase> gemv_cases() {
   std::vector<OpCase> more = linear_cases_of("gemv", kSplitShapes, split);
   std::ranges::move(more, std::back_inserter(cases));
   std::ranges::move(planes_cases(), std::back_inserter(cases));
+  std::ranges::move(gemv_finish_cases(), std::back_inserter(cases));
   return cases;
 }
 

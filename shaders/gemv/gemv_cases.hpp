@@ -1,4 +1,5 @@
-// Which of gemv's kernels tests run, and what cases of ops that write planes have in common.
+// Cases of gemv by what they are of, which of its kernels tests run, and what cases of ops that write planes
+// have in common.
 #pragma once
 
 #include <memory>
@@ -6,6 +7,7 @@
 
 #include "shaders/common/linear_cases.hpp"
 #include "shaders/gemv/gemv.hpp"
+#include "shaders/op_case.hpp"
 
 namespace pumice::ops {
 
@@ -30,5 +32,8 @@ struct PlanesProbe {
   vk::BufferRange y;
   uint32_t rows = 0;
 };
+
+/// Those of LinearFinish; gemv_cases() has them too.
+std::vector<OpCase> gemv_finish_cases();
 
 }  // namespace pumice::ops

@@ -18,6 +18,7 @@
 // first is used, and multiplies bytes as they are, sums of blocks with the scale.
 // The 32 columns of a workgroup are one subgroup of 32, two of 16 or four of 8. Slices take turns at
 // the tiles; their sums are added in order at the end. Lanes past the last column multiply zeros.
+// Of gates and ups, half of the slices have the one matrix and half the other.
 // Where columns are few, several workgroups share theirs (the grid's y): each writes rows of its own
 // sums, which gemv_reduce adds. Neighbouring tiles go to different workgroups, so that all have some.
 
@@ -31,7 +32,8 @@ layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer XB
 /// A view that is only read is cached by Mesa's driver for NVIDIA.
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer XQuads { vec4 v[]; };
 
-shared float partial[kSlices * tile_rows * kSliceLanes];
+const uint kGroupCols = kSliceLanes;
+#include "gemv/gemv_finish.glsl"
 
 float acc[tile_rows];
 
@@ -180,46 +182,35 @@ void main() {
   use_weight_grid(pc.grid);
   const uint slice = gl_SubgroupID / kSliceSubgroups;
   const uint lane = gl_SubgroupID % kSliceSubgroups * subgroup_size + gl_SubgroupInvocationID;
+  const bool is_up = is_to(GEMV_GATED) && slice >= n_slices();
   const uint group = gl_WorkGroupID.x;
+  const uvec2 weights = address_add(pc.weights, is_up ? pc.ups : 0);
 
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) acc[r] = 0.0;
-  uint tile = slice * pc.splits + gl_WorkGroupID.y;
+  uint tile = (slice - (is_up ? n_slices() : 0)) * pc.splits + gl_WorkGroupID.y;
 #ifndef WEIGHT_FLOATS
 #ifdef WEIGHT_NIBBLE_TABLE
   fill_table();
 #endif
-  for (; tile < pc.n_col_tiles; tile += kSlices * pc.splits) {
-    multiply(load_weight_tile(pc.weights, pc.n_col_tiles, group, lane, tile), tile);
+  for (; tile < pc.n_col_tiles; tile += pc.tile_stride) {
+    multiply(load_weight_tile(weights, pc.n_col_tiles, group, lane, tile), tile);
   }
 #ifdef WEIGHT_NIBBLE_TABLE
   barrier();
 #endif
 #else
   const uint n_whole = pc.k / kBlock;
-  for (; tile < n_whole; tile += kSlices * pc.splits) {
-    multiply(load_weight_tile(pc.weights, pc.n_col_tiles, group, lane, tile), tile, true);
+  for (; tile < n_whole; tile += pc.tile_stride) {
+    multiply(load_weight_tile(weights, pc.n_col_tiles, group, lane, tile), tile, true);
   }
   if (tile == n_whole && n_whole < pc.n_col_tiles) {
-    multiply(load_weight_tile(pc.weights, pc.n_col_tiles, group, lane, n_whole), n_whole, false);
+    multiply(load_weight_tile(weights, pc.n_col_tiles, group, lane, n_whole), n_whole, false);
   }
 #endif
 
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
     partial[(slice * tile_rows + r) * kSliceLanes + lane] = acc[r];
   }
-  barrier();
   // `tile` kept its remainder; a variable of its own would take a register through the loop.
-  const uint split = tile & (pc.splits - 1);
-  const uint kSums = tile_rows * kSliceLanes;
-  [[unroll]] for (uint first = 0; first < kSums; first += workgroup_size) {
-    const uint i = first + slice * kSliceLanes + lane;
-    if (i >= kSums) break;
-    const uint row = tile_rows == 1 ? 0 : i / kSliceLanes;
-    const uint col = group * kSliceLanes + i % kSliceLanes;
-    float sum = partial[i];
-    for (uint s = 1; s < kSlices; ++s) sum += partial[s * kSums + i];
-    if ((kFullTile || row < pc.rows) && col < pc.n) {
-      Floats(pc.y).v[(split * pc.rows + row) * pc.y_stride + col] = sum;
-    }
-  }
+  finish(slice * kSliceLanes + lane, gl_WorkGroupID.x, tile & (pc.splits - 1));
 }

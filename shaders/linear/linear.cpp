@@ -42,6 +42,10 @@ Result<Linear> Linear::plan(vk::PipelineLibrary& pipelines,
     }
     op.kernels_.emplace(type, Kernels{*gemm, gemv});
   }
+  op.finish_rows_ = Gemv::kMaxRows;
+  for (const auto& [type, kernels] : op.kernels_) {
+    op.finish_rows_ = std::min(op.finish_rows_, kernels.gemv.finish_rows());
+  }
   return op;
 }
 
@@ -127,10 +131,11 @@ void Linear::record_gemv(vk::Recorder& recorder, std::span<const Args> matrices)
 void Linear::record(vk::Recorder& recorder, std::span<const Args> matrices, bool x_is_made) const {
   if (!x_is_made) record_x(recorder, matrices);
   if (!matrices.empty() && !uses_gemm(matrices.front().rows)) {
-    record_gemv(recorder, matrices);
-  } else {
-    record_products(recorder, matrices);
+    return record_gemv(recorder, matrices);
   }
+  PUMICE_CHECK(std::ranges::all_of(matrices, [](const Args& a) { return a.finish.none(); }),
+               "gemm only stores its sums");
+  record_products(recorder, matrices);
 }
 
 void Linear::record_x(vk::Recorder& recorder, std::span<const Args> matrices) const {

@@ -44,6 +44,14 @@ class Linear {
   /// Up to how many rows a row's bits are those that it has alone, whatever the planned type.
   uint32_t alike_rows() const;
 
+  /// Whether products of so many rows take LinearFinish::added and scaled, whatever the planned
+  /// type: one product leaves to the next what it did not do.
+  bool shares_norms(uint32_t rows) const { return rows <= finish_rows_ && !uses_gemm(rows); }
+  /// Whether they take LinearFinish::gated with this matrix.
+  bool gates(const WeightMatrix& matrix, uint32_t rows) const {
+    return !uses_gemm(rows) && kernels_of(*matrix.type).gemv.can_gate(matrix, rows);
+  }
+
   /// One dispatch for each part of the matrix, after one that makes x what products read (XForm) and
   /// before one that adds sums where gemv splits K. Its type must be among the planned ones. Parts
   /// whose products would exceed the recorder's segment limit are cut further, by outputs, whatever
@@ -106,6 +114,7 @@ class Linear {
 
   std::map<const WeightType*, Kernels> kernels_;
   uint32_t gemv_rows_ = 0;
+  uint32_t finish_rows_ = 0;               // the fewest of a planned type's gemv
   std::map<XForm, QuantizeX> quantize_x_;  // those that products read
 };
 

@@ -5,8 +5,8 @@ No GPU has measured these: a model's numbers are right within a third at best. T
 bandwidth, rate of issue (subgroups' instructions) and matrix peak:
 
   decode   seconds = max(bytes / (0.88 bandwidth), instructions / (0.75 rate)) + dispatches * 2 us, of 8 B
-           parameters in Q4_K_M: 7.5 G weights a token of 4.85 bits, a fifth of them Q6_K; 357 dispatches, 32 more with
-           planes
+           parameters in Q4_K_M: 7.5 G weights a token of 4.85 bits, a fifth of them Q6_K; 262 dispatches. Products that read
+           planes leave norms and gates to dispatches of their own: 389
   prompt   share of the matrix peak = MMA clocks / (MMA clocks + instructions beside them) * 0.8 * 0.85:
            what else a core waits for, and tiles that the matrix does not fill
   prompt attention   the same without the second factor; it is all that issue allows, waiting for loads not
@@ -37,7 +37,7 @@ GPUS = [
     Gpu("Arc B580", "intel-bmg", 0.456e12, 20 * 8, 2.67e9, 16, 117e12, 2 * 8 * 16 * 16),
     Gpu("Adreno 830", "adreno-830", 77e9, 24, 1.1e9, 64, 0, 0),
 ]
-WEIGHTS, WEIGHT_BYTES, Q6_K_SHARE, DISPATCHES, LAYERS = 7.5e9, 4.85 / 8, 0.2, 357, 32
+WEIGHTS, WEIGHT_BYTES, Q6_K_SHARE, DISPATCHES, PLANES_DISPATCHES = 7.5e9, 4.85 / 8, 0.2, 262, 389
 
 
 def decode_share(gpu, q4_k, q6_k, dispatches=DISPATCHES):
@@ -63,12 +63,11 @@ def rows_of(table, platform, kernel, kind, head_dim=0):
 
 
 def decode_of(gpu, table, kernel):
-    """Of bandwidth by a kernel, None where the GPU has no such one. With planes there is one dispatch more a layer:
-    that of attention's output; what else makes x writes planes itself."""
+    """Of bandwidth by a kernel, None where the GPU has no such one."""
     if not rows_of(table, gpu.platform, kernel, "Q4_K"):
         return None
     q4_k, q6_k = (rows_of(table, gpu.platform, kernel, kind)[0]["instructions"] for kind in ("Q4_K", "Q6_K"))
-    return decode_share(gpu, q4_k, q6_k, DISPATCHES + (LAYERS if kernel == "gemv_planes" else 0))
+    return decode_share(gpu, q4_k, q6_k, PLANES_DISPATCHES if kernel == "gemv_planes" else DISPATCHES)
 
 
 def estimates_of(gpu, table):

@@ -35,6 +35,15 @@ FusionRules without(const char* rule) {
   return FusionRules::parse(std::string("-") + rule).value();
 }
 
+/// Of those in a layer, the ones that are recorded where products do what they can besides.
+std::vector<std::string> parts_of_few_rows(const Lowered& lowered, uint32_t layer) {
+  std::vector<std::string> names;
+  for (const Dispatch& dispatch : lowered.dispatches) {
+    if (dispatch.layer == layer && !dispatch.covered_by) names.push_back(dispatch.label);
+  }
+  return names;
+}
+
 /// The n-th operation of a kind.
 template <typename T>
 T& nth(Program& program, size_t n) {
@@ -62,6 +71,76 @@ TEST(Lowering, ALlamasLayerIsNineDispatches) {
   }
   EXPECT_EQ(lowered.buffers[lowered.logits].width, 512u);
   EXPECT_EQ(lowered.attention_classes.size(), 1u);
+}
+
+TEST(Lowering, OfFewRowsADenseLayerIsSixDispatches) {
+  const std::vector<std::string> six = {"qkv",         "rope_kv", "attention",
+                                        "attn_output", "gate_up", "ffn_down"};
+  const Program models[] = {
+      llama({.n_layers = 3}),
+      build_program(
+          ModelSource::synthetic(
+              SyntheticModel::create(find_synthetic_preset("qwen3-8b").value(), {}).value())
+              .value())
+          .value()};
+  for (const Program& program : models) {
+    const Lowered lowered = lower(program).value();
+    // The first norm follows no product.
+    std::vector<std::string> first = six;
+    first.insert(first.begin(), "attn_norm");
+    EXPECT_EQ(parts_of_few_rows(lowered, 0), first) << program.architecture;
+    for (uint32_t layer = 1; layer < program.layers.size(); ++layer) {
+      EXPECT_EQ(parts_of_few_rows(lowered, layer), six) << program.architecture << layer;
+    }
+    // The last one gathers rows.
+    EXPECT_FALSE(lowered.dispatches.back().covered_by);
+    EXPECT_FALSE(lowered.dispatches[lowered.dispatches.size() - 2].covered_by);
+  }
+}
+
+TEST(Lowering, ProductsAroundANormShareIt) {
+  const Lowered lowered = lower(llama({.n_layers = 1})).value();
+  const auto linear = [&](size_t i) { return std::get<call::Linear>(lowered.dispatches[i].what); };
+  const auto& norm = std::get<call::RmsNorm>(lowered.dispatches[6].what);
+  const call::Linear before = linear(5), behind = linear(7);
+  EXPECT_EQ(lowered.dispatches[6].covered_by, 5u);
+  ASSERT_TRUE(before.norm && behind.scale);
+  EXPECT_EQ(before.norm->stream.buffer, norm.x.buffer);
+  EXPECT_EQ(before.norm->normed.buffer, norm.y.buffer);
+  EXPECT_EQ(before.norm->weight, norm.weight);
+  EXPECT_EQ(before.norm->squares.buffer, behind.scale->squares.buffer);
+  EXPECT_EQ(behind.scale->eps, norm.eps);
+  EXPECT_FALSE(before.scale || behind.norm || linear(2).scale || linear(2).norm || linear(9).norm);
+  EXPECT_EQ(lowered.dispatches[8].covered_by, 7u);
+  ASSERT_TRUE(behind.gate);
+  EXPECT_EQ(behind.gate->y.buffer, std::get<call::Gated>(lowered.dispatches[8].what).y.buffer);
+  // What the product before writes is there from then on.
+  const Buffer& normed = lowered.buffers[norm.y.buffer];
+  EXPECT_EQ(normed.first_use, 5u);
+  EXPECT_EQ(normed.last_use, 7u);
+  const Buffer& squares = lowered.buffers[before.norm->squares.buffer];
+  EXPECT_EQ(squares.width, 256u / 32);
+  EXPECT_EQ(squares.first_use, 5u);
+  EXPECT_EQ(squares.last_use, 7u);
+}
+
+size_t n_covered(const Program& program, const FusionRules& rules = {}) {
+  const Lowered lowered = lower(program, rules).value();
+  return std::ranges::count_if(lowered.dispatches,
+                               [](const Dispatch& d) { return d.covered_by.has_value(); });
+}
+
+TEST(Lowering, ANormThatOthersHavePartInIsADispatch) {
+  Program program = llama({.n_layers = 1});
+  EXPECT_EQ(n_covered(program), 2u);
+  EXPECT_EQ(n_covered(program, without("norm")), 1u);
+  EXPECT_EQ(n_covered(program, without("activation")), 1u);
+  EXPECT_EQ(n_covered(program, without("residual")), 1u) << "it adds nothing";
+  EXPECT_EQ(n_covered(program, without("gate")), 1u);
+  EXPECT_EQ(n_covered(program, without("stack")), 1u) << "gates and ups are two products";
+  EXPECT_EQ(n_covered(program, FusionRules::none()), 0u);
+  nth<op::RmsNorm>(program, 1).group = 64;
+  EXPECT_EQ(n_covered(program), 1u) << "of groups of a row";
 }
 
 TEST(Lowering, ScoresThatNothingDividesAreAClassOfTheirOwn) {
@@ -128,7 +207,7 @@ TEST(Lowering, EachRuleLeftOutIsWorkOfItsOwn) {
   EXPECT_EQ(n(without("stack")), all + 3);     // k, v, up
   EXPECT_EQ(n(without("residual")), all + 2);  // after attention and the feed-forward
   EXPECT_EQ(n(without("gate")), all + 1);      // the activation, then the product
-  for (const char* unused : {"embed_scale", "bias", "head_norm"}) {
+  for (const char* unused : {"embed_scale", "bias", "head_norm", "norm", "activation"}) {
     EXPECT_EQ(n(without(unused)), all) << unused;
   }
   EXPECT_EQ(n(FusionRules::none()), all + 6);
@@ -139,7 +218,7 @@ TEST(Lowering, RulesAreNamed) {
   EXPECT_EQ(FusionRules::none().text(), "none");
   EXPECT_EQ(FusionRules::parse("gate").value().text(), "gate");
   EXPECT_EQ(FusionRules::parse("-gate").value().text(),
-            "stack,embed_scale,residual,bias,head_norm,expand,planes");
+            "stack,embed_scale,residual,bias,head_norm,expand,norm,activation,planes");
   for (size_t i = 0; i < kFusionRuleCount; ++i) {
     const auto rule = static_cast<FusionRule>(i);
     EXPECT_TRUE(FusionRules::parse(fusion_rule_name(rule)).value().has(rule));
@@ -191,8 +270,8 @@ TEST(Lowering, MoreLayersNeedNoMoreMemory) {
     return plan.bytes;
   };
   EXPECT_EQ(bytes(3), bytes(30));
-  // x, what is normed, gates with ups, what they give: no more than is in use at once.
-  EXPECT_LE(bytes(3), 512u * 4 * (256 + 256 + 2 * 512 + 512));
+  // x, what is normed and its squares, gates with ups, what they give: no more than is in use at once.
+  EXPECT_LE(bytes(3), 512u * 4 * (256 + 256 + 256 / 32 + 2 * 512 + 512));
 }
 
 TEST(ReadShares, AreWhatATokenReadsOfEachMatrix) {

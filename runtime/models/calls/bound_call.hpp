@@ -147,6 +147,9 @@ class BoundCall {
   }
   /// What it makes and can write as PlanesOfX too.
   virtual std::optional<RowsOfView> makes_planes(const SharedByCalls&) const { return {}; }
+  /// Whether it computes, for so many rows, what the dispatch does that it may cover
+  /// (Dispatch::covered_by).
+  virtual bool covers(const SharedByCalls&, uint32_t /*n_rows*/) const { return false; }
   /// Cannot fail. `step.n_rows` is not 0.
   virtual void record(const StepContext& step) const = 0;
 };

@@ -29,6 +29,10 @@ class BoundLinear final : public BoundCall {
     return shared.linear.scratch_bytes(n_rows, matrices);
   }
 
+  bool covers(const SharedByCalls& shared, uint32_t n_rows) const override {
+    return begins_norm(shared, n_rows) || gates(shared, n_rows);
+  }
+
   std::optional<RowsOfView> reads_planes(const SharedByCalls& shared,
                                          uint32_t n_rows) const override {
     const bool reads = std::ranges::any_of(matrices_.members, [&](const auto& member) {
@@ -39,19 +43,45 @@ class BoundLinear final : public BoundCall {
 
   void record(const StepContext& step) const override {
     std::vector<ops::Linear::Args> args;
+    const View y = begins_norm(step.shared, step.n_rows) ? c_.norm->stream
+                   : gates(step.shared, step.n_rows)     ? c_.gate->y
+                                                         : c_.y;
     for (const StackedMatrices::Member& member : matrices_.members) {
       args.push_back({.weights = member.matrix,
                       .x = step.at(c_.x),
                       .x_stride = step.stride(c_.x),
-                      .y = step.at({c_.y.buffer, c_.y.first + member.first_column}),
-                      .y_stride = step.stride(c_.y),
+                      .y = step.at({y.buffer, y.first + member.first_column}),
+                      .y_stride = step.stride(y),
                       .rows = step.n_rows,
-                      .scratch = step.shared.linear_scratch});
+                      .scratch = step.shared.linear_scratch,
+                      .finish = finish(step)});
     }
     step.shared.linear.record(step.recorder, args, step.x_is_made);
   }
 
  private:
+  bool begins_norm(const SharedByCalls& shared, uint32_t n_rows) const {
+    return c_.norm && shared.linear.shares_norms(n_rows);
+  }
+  bool gates(const SharedByCalls& shared, uint32_t n_rows) const {
+    return c_.gate && matrices_.members.size() == 1 &&
+           shared.linear.gates(matrices_.members.front().matrix, n_rows);
+  }
+
+  ops::LinearFinish finish(const StepContext& step) const {
+    ops::LinearFinish finish;
+    if (begins_norm(step.shared, step.n_rows)) {
+      finish.added = {.norm = step.vector(c_.norm->weight),
+                      .normed = step.at(c_.norm->normed),
+                      .squares = step.at(c_.norm->squares)};
+    }
+    if (c_.scale && step.shared.linear.shares_norms(step.n_rows)) {
+      finish.scaled = {.squares = step.at(c_.scale->squares), .eps = c_.scale->eps};
+    }
+    if (gates(step.shared, step.n_rows)) finish.gated = c_.gate->kind;
+    return finish;
+  }
+
   const call::Linear c_;
   StackedMatrices matrices_;
 };

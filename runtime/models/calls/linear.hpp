@@ -2,6 +2,7 @@
 #pragma once
 
 #include "models/calls/call.hpp"
+#include "shaders/common/activation_kind.hpp"
 
 namespace pumice {
 namespace call {
@@ -14,8 +15,33 @@ struct Linear {
   View y;
   uint32_t n_columns;  ///< numbers of a row of x
 
+  // What it does besides, of as many rows as the device's kernels do it for (ops::LinearFinish).
+  /// It adds y to the stream instead, and begins the norm behind it, whose dispatch is not recorded.
+  struct Norm {
+    View stream;
+    VectorId weight;
+    View normed;
+    View squares;
+  };
+  /// It ends the norm before it, which a product began.
+  struct Scale {
+    View squares;
+    float eps;
+  };
+  /// It gates its ups, so that the dispatch behind it is not recorded.
+  struct Gate {
+    View y;
+    ActivationKind kind;
+  };
+  std::optional<Norm> norm = {};
+  std::optional<Scale> scale = {};
+  std::optional<Gate> gate = {};
+
   void operands(Operands& o) const {
     o.buffer(x), o.buffer(y), o.rows(matrices, {}, member), o.product(n_columns);
+    if (norm) o.buffer(norm->stream), o.buffer(norm->normed), o.buffer(norm->squares);
+    if (scale) o.buffer(scale->squares);
+    if (gate) o.buffer(gate->y);
   }
 };
 
