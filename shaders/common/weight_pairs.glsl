@@ -8,9 +8,16 @@ struct PairWords {
 
 /// Of a sub-block; unit `first` holds those of sub-blocks 0 and 1.
 PairWords pair_words(WeightTile t, uint first, uint block) {
-  const WeightUnit unit = weight_unit(t, first + (block >> 1));
   const bool odd = (block & 1u) != 0;
   PairWords words;
+#ifdef X_BROADCAST
+  // CPUs load a word of each lane at a time: no more than those of this block.
+  const uint at = (t.unit + (first + (block >> 1)) * 32) * 4 + (odd ? 2 : 0);
+  words.of_half[0] = WeightWords(t.base).at[at];
+  words.of_half[1] = WeightWords(t.base).at[at + 1];
+  return words;
+#else
+  const WeightUnit unit = weight_unit(t, first + (block >> 1));
 #ifdef WEIGHT_ELEMENTS
   words.of_half[0] = unit_word(unit, odd ? 2 : 0);
   words.of_half[1] = unit_word(unit, odd ? 3 : 1);
@@ -19,6 +26,7 @@ PairWords pair_words(WeightTile t, uint first, uint block) {
   words.of_half[1] = odd ? unit[3] : unit[1];
 #endif
   return words;
+#endif
 }
 
 #endif

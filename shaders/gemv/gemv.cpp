@@ -53,7 +53,13 @@ std::string slices_obstacle(uint32_t workgroup_size, uint32_t tile_rows,
 
 Tuned tuned_broadcast(const TuningTarget& target, const WeightType& type, uint32_t tile_rows) {
   const vk::DevicePlan& plan = target.plan;
-  const vk::TuningRow& row = take_row(target, "gemv_broadcast", shape_facts(type, tile_rows));
+  const vk::TuningRow& row =
+      take_row(target, "gemv_broadcast", shape_facts(type, tile_rows),
+               [&](const vk::TuningRow& one) -> std::string {
+                 if (one.number("workgroup_size") % plan.subgroup_size == 0) return "";
+                 return fmt::format("its workgroup is not a multiple of subgroups of {}",
+                                    plan.subgroup_size);
+               });
   const GemvBroadcastSpec spec{.workgroup_size = row.number("workgroup_size"),
                                .tile_rows = tile_rows,
                                .lane_cols = row.number("lane_cols")};

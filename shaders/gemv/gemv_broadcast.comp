@@ -44,13 +44,15 @@ float x_value(vec4 x[kLoads], uint row, uint k) {
 #define read_codes read_weight_bytes
 const uint kPart = kHalfScales ? kBlock / 2 : kBlock;  // columns of one scale
 
-/// Code k times kCodeScale: a signed byte is moved to the top of its word, where nothing has to be
-/// done about its sign.
+/// Code k of chain k % 4, divided by chain_scale and kCodeScale: a byte that has no sign is taken where it
+/// is in its word; one that has is moved to the top, where nothing has to be done about its sign.
 float code_of(Codes w, uint k) {
+  if (!kSignedCodes) return float(w.q[k / 4] & (0xFF << (8 * (k % 4))));
   const int word = k % 4 == 3 ? w.q[k / 4] : w.q[k / 4] << (24 - 8 * (k % 4));
   return float(k % 4 == 0 ? word : word & 0xFF000000);
 }
-const float kCodeScale = 16777216.0;  // 2^24
+float chain_scale(uint chain) { return kSignedCodes ? 1.0 : 1.0 / float(1 << (8 * chain)); }
+const float kCodeScale = kSignedCodes ? 1.0 / 16777216.0 : 1.0;  // 2^-24
 
 #else
 
@@ -61,15 +63,18 @@ void read_codes(WeightTile t, uint block_of_tile, out Codes w) {
   read_weight_block(t, block_of_tile, w.values);
 }
 float code_of(Codes w, uint k) { return w.values[k]; }
+float chain_scale(uint chain) { return 1.0; }
 const uint kPart = kBlock;
 
 #endif
 
 // A part's sum is that of four chains, of every fourth column each, whatever the number of rows: so a
-// row's bits do not depend on it. Of few rows several chains grow at a time, since an addition waits for
-// the one before; of many, whose sums are enough for that, one after the other, for want of registers.
+// row's bits do not depend on it. Of few rows and columns several chains grow at a time, since an addition
+// waits for the one before; of many, whose sums are enough for that, one after the other, for want of
+// registers.
 const uint kChains = 4;
-const uint kLive = tile_rows == 1 ? 4 : tile_rows == 2 ? 2 : 1;
+const uint kSums = lane_cols * tile_rows;
+const uint kLive = kSums > 8 ? 1 : kSums > 4 ? 2 : kChains;
 
 /// Add the products of columns [first, first + kPart) of the block.
 void multiply_part(Codes w[lane_cols], vec4 x[kLoads], uint first) {
@@ -91,7 +96,8 @@ void multiply_part(Codes w[lane_cols], vec4 x[kLoads], uint first) {
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
       [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
         [[unroll]] for (uint i = 0; i < kLive; ++i) {
-          sums[c][r] = chain + i == 0 ? live[c][r][i] : sums[c][r] + live[c][r][i];
+          const float sum = live[c][r][i] * chain_scale(chain + i);
+          sums[c][r] = chain + i == 0 ? sum : sums[c][r] + sum;
         }
       }
     }
@@ -99,7 +105,7 @@ void multiply_part(Codes w[lane_cols], vec4 x[kLoads], uint first) {
   [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
     [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
 #ifndef WEIGHT_FLOATS
-      acc[c][r] = fma(w[c].scale[first * 2 / kBlock] * (1 / kCodeScale), sums[c][r], acc[c][r]);
+      acc[c][r] = fma(w[c].scale[first * 2 / kBlock] * kCodeScale, sums[c][r], acc[c][r]);
 #else
       acc[c][r] += sums[c][r];
 #endif
@@ -119,12 +125,18 @@ void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
   if (!kOffsets) return;
   [[unroll]] for (uint i = 0; i < kLoads; ++i) x[i].x = (x[i].x + x[i].y) + (x[i].z + x[i].w);
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+    float sum[2];
     [[unroll]] for (uint half_block = 0; half_block < 2; ++half_block) {
       const uint k = half_block * kBlock / 2;
-      const float sum = (x_value(x, r, k) + x_value(x, r, k + 4)) +
+      sum[half_block] = (x_value(x, r, k) + x_value(x, r, k + 4)) +
                         (x_value(x, r, k + 8) + x_value(x, r, k + 12));
-      [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
-        acc[c][r] = fma(w[c].offset[half_block], sum, acc[c][r]);
+    }
+    [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+      if (kHalfScales) {
+        acc[c][r] = fma(w[c].offset[0], sum[0], acc[c][r]);
+        acc[c][r] = fma(w[c].offset[1], sum[1], acc[c][r]);
+      } else {
+        acc[c][r] = fma(w[c].offset[0], sum[0] + sum[1], acc[c][r]);
       }
     }
   }

@@ -150,6 +150,22 @@ TEST(ModelCost, ARowAfterAContextSeesAllOfIt) {
   expect_counted(model_of(kDense, "Q8_0"), KvType::kF16, {&row, 1}, 1);
 }
 
+TEST(ModelCost, ALongContextAddsToAttentionAlone) {
+  const SyntheticModel model = model_of(kDense);
+  const ModelShape shape = *model_shape(model, KvType::kF16);
+  for (const uint32_t n_rows : {1u, 8u}) {
+    const StepRows deep{32768 - n_rows, n_rows};
+    expect_counted(model, KvType::kF16, {&deep, 1}, 1);
+    const StepRows near{0, n_rows};
+    const StepWork far_work = step_cost(shape, {&deep, 1}, 1);
+    const StepWork near_work = step_cost(shape, {&near, 1}, 1);
+    for (size_t i = 0; i < kPartCount; ++i) {
+      const auto part = static_cast<Part>(i);
+      if (part != Part::kAttention) expect_equal(far_work[part], near_work[part], part_name(part));
+    }
+  }
+}
+
 TEST(ModelCost, AStepOfSeveralSequencesReadsItsWeightsOnceAndTheKeysOfEach) {
   const StepRows batch[] = {{4, 1}, {0, 7}, {16, 3}, {5, 0}};
   expect_counted(model_of(kDense), KvType::kF16, batch, 2);
