@@ -124,10 +124,7 @@ TEST(GemvRows, HaveThemWhateverIsDoneBesides) {
   for (const char* type : {"F16", "Q8_0", "Q4_K", "MXFP4"}) {
     for (const GemvKernel kernel : {GemvKernel::kPortable, GemvKernel::kSubgroup}) {
       const vk::DevicePlan& plan = device->plan();
-      if (!gemv_kernel_supported(plan, kernel) ||
-          !gemv_compiles_quickly(plan, kernel, weight_type(type))) {
-        continue;
-      }
+      if (!gemv_runs(plan, kernel, weight_type(type))) continue;
       vk::PipelineLibrary pipelines(device, "", spirv_hash());
       OpBed bed(device, pipelines);
       const Products products(bed, weight_type(type), kernel, Gemv::kMaxRows, kOutputs);
