@@ -1,5 +1,6 @@
 #include "tests/compile_gate/hot_kernels.hpp"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <optional>
@@ -116,9 +117,12 @@ void add_if(std::vector<HotKernel>& hot, std::optional<HotKernel> kernel) {
 Result<std::vector<HotKernel>> declare_hot_kernels(vk::PipelineLibrary& pipelines) {
   std::vector<HotKernel> hot;
   for (const std::string_view name : kGemvTypes) {
-    for (const ops::Math math : {ops::Math::kAuto, ops::Math::kF32}) {  // planes or not
-      PUMICE_TRY_STATUS(
-          ops::Gemv::plan(pipelines, weight_type(name), ops::XRoute::kPortable, math));
+    const WeightType& type = weight_type(name);
+    PUMICE_TRY_STATUS(ops::Gemv::plan(pipelines, type, ops::XRoute::kPortable));
+    // The row behind it, if it holds here.
+    const auto kernels = ops::gemv_kernels(pipelines, type, ops::XRoute::kPortable);
+    if (std::ranges::find(kernels, ops::GemvKernel::kPlanes) != kernels.end()) {
+      PUMICE_TRY_STATUS(ops::Gemv::plan(pipelines, type, ops::GemvKernel::kPlanes));
     }
   }
   for (const std::string_view name : kGemmTypes) {
