@@ -37,8 +37,8 @@ Result<Program> build_embedding_program(const ModelSource& source, std::optional
     if (!pooling) {
       return make_error(ErrorCode::kInvalidArgument,
                         "not an embedding model: architecture {} writes text, and the file has no "
-                        "{}.pooling_type; to embed with it anyway, say how its tokens are pooled: "
-                        "give the pooling last or mean",
+                        "{}.pooling_type; to embed with it anyway, say how its tokens are pooled "
+                        "(--pooling last or mean)",
                         program.architecture, program.architecture);
     }
     PUMICE_TRY(program, without_output(std::move(program)));

@@ -185,7 +185,7 @@ TEST(EmbeddingProgram, OfAModelThatWritesTextNeedsToBeAskedFor) {
   const Result<Program> refused = build_embedding_program(source);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, ErrorCode::kInvalidArgument);
-  EXPECT_NE(refused.error().message.find("give the pooling last or mean"), std::string::npos);
+  EXPECT_NE(refused.error().message.find("--pooling last or mean"), std::string::npos);
   const Program program = build_embedding_program(source, Pooling::kLast).value();
   EXPECT_EQ(program.pooling, Pooling::kLast);
   // Neither its soft cap nor its output matrix: the last norm.
