@@ -214,7 +214,7 @@ uint64_t Decoder::linear_scratch_bytes(const DecoderLimits& limits) const {
 /// What of its memory no step writes, and what of it is a buffer.
 Status Decoder::fill(const Program& program, const DecoderLimits& limits) {
   SharedByCalls& shared = *shared_;
-  const ActivationPlan plan = plan_activations(shared.lowered, limits.rows, limits.logit_rows);
+  const ActivationPlan plan = plan_activations(shared.lowered, limits);
   for (BufferId id = 0; id < shared.lowered.buffers.size(); ++id) {
     const Buffer& buffer = shared.lowered.buffers[id];
     const uint64_t bytes = kFloat * limits.rows_of(buffer) * buffer.width;

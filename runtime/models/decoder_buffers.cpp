@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -25,35 +26,49 @@ uint32_t widest_input(const Lowered& lowered) {
 
 }  // namespace
 
-ActivationPlan plan_activations(const Lowered& lowered, uint64_t rows, uint64_t logit_rows) {
-  const auto bytes_of = [&](const Buffer& buffer) {
-    return aligned(sizeof(float) * buffer.width *
-                   (buffer.rows == RowSet::kAll ? rows : logit_rows));
+uint64_t DecoderLimits::rows_of(const Buffer& buffer) const {
+  const uint32_t all = buffer.rows == RowSet::kAll ? rows : logit_rows;
+  return buffer.uses.none() ? std::min(all, ops::Gemv::kMaxRows) : all;
+}
+
+ActivationPlan plan_activations(const Lowered& lowered, const DecoderLimits& limits) {
+  const auto bytes_of = [&](const Buffer& buffer, uint64_t most_rows) {
+    return aligned(kBufferFloat * buffer.width * std::min(limits.rows_of(buffer), most_rows));
   };
+  constexpr uint64_t kAny = std::numeric_limits<uint64_t>::max();
   std::vector<BufferId> order(lowered.buffers.size());
   for (BufferId id = 0; id < order.size(); ++id) order[id] = id;
   std::ranges::stable_sort(order, std::greater(),
-                           [&](BufferId id) { return bytes_of(lowered.buffers[id]); });
+                           [&](BufferId id) { return bytes_of(lowered.buffers[id], kAny); });
+  /// Bytes from `begin` on that a buffer in use meanwhile takes, and how many of the new one's
+  /// they are in the way of: all, or the first rows' if that is only so in steps of few rows.
+  struct Taken {
+    uint64_t begin;
+    uint64_t end;
+    uint64_t bytes;
+  };
   ActivationPlan plan{.offsets = std::vector<uint64_t>(order.size(), 0)};
   std::vector<BufferId> placed;
   for (const BufferId id : order) {
     const Buffer& buffer = lowered.buffers[id];
-    // Taken places of buffers that are in use meanwhile, by rising offset.
-    std::vector<std::pair<uint64_t, uint64_t>> taken;
+    std::vector<Taken> all_taken;
     for (const BufferId other : placed) {
       const Buffer& b = lowered.buffers[other];
-      if (b.first_use <= buffer.last_use && buffer.first_use <= b.last_use) {
-        taken.emplace_back(plan.offsets[other], plan.offsets[other] + bytes_of(b));
-      }
+      if (!b.few.meets(buffer.few)) continue;
+      const uint64_t most_rows = b.uses.meets(buffer.uses) ? kAny : ops::Gemv::kMaxRows;
+      const uint64_t begin = plan.offsets[other];
+      all_taken.push_back({begin, begin + bytes_of(b, most_rows), bytes_of(buffer, most_rows)});
     }
-    std::ranges::sort(taken);
+    std::ranges::sort(all_taken, {}, &Taken::begin);
     uint64_t offset = 0;
-    for (const auto& [begin, end] : taken) {
-      if (offset + bytes_of(buffer) <= begin) break;
-      offset = std::max(offset, end);
+    // Again after each step aside: one that needed little room there may be in the way here.
+    for (auto taken = all_taken.begin(); taken != all_taken.end();) {
+      const bool apart = offset + taken->bytes <= taken->begin || taken->end <= offset;
+      if (!apart) offset = taken->end;
+      taken = apart ? taken + 1 : all_taken.begin();
     }
     plan.offsets[id] = offset;
-    plan.bytes = std::max(plan.bytes, offset + bytes_of(buffer));
+    plan.bytes = std::max(plan.bytes, offset + bytes_of(buffer, kAny));
     placed.push_back(id);
   }
   return plan;
@@ -74,7 +89,7 @@ std::map<uint32_t, ExpansionSizes> expansion_sizes(const Lowered& lowered,
 vk::ArenaLayout DecoderBuffers::lay_out(const Lowered& lowered, const Program& program,
                                         const DecoderLimits& limits, uint64_t slab_bytes) {
   vk::ArenaLayout arena(vk::MemoryDomain::kDevice, "activations");
-  arena.add(plan_activations(lowered, limits.rows, limits.logit_rows).bytes, activations);
+  arena.add(plan_activations(lowered, limits).bytes, activations);
 
   uint64_t most_heads = 0;
   uint64_t most_values = 0;

@@ -24,9 +24,7 @@ struct DecoderLimits {
   bool invariant = false;
   Routing routing = Routing::kChosen;
 
-  uint64_t rows_of(const Buffer& buffer) const {
-    return buffer.rows == RowSet::kAll ? rows : logit_rows;
-  }
+  uint64_t rows_of(const Buffer& buffer) const;
 };
 
 /// Where each buffer lies in one piece of memory: buffers that are never in use at once may share.
@@ -34,7 +32,7 @@ struct ActivationPlan {
   std::vector<uint64_t> offsets;  ///< bytes, multiples of 256, by BufferId
   uint64_t bytes = 0;
 };
-ActivationPlan plan_activations(const Lowered& lowered, uint64_t rows, uint64_t logit_rows);
+ActivationPlan plan_activations(const Lowered& lowered, const DecoderLimits& limits);
 
 /// Of those classes of attention whose latents are expanded.
 std::map<uint32_t, ExpansionSizes> expansion_sizes(const Lowered& lowered,

@@ -534,19 +534,23 @@ void Lowering::lower(const op::Combine& o) {
 }
 
 void Lowering::find_uses() {
-  std::vector<bool> used(lowered_.buffers.size(), false);
+  const auto use = [&](BufferId id, uint32_t i) {
+    lowered_.buffers[id].uses.add(i);
+    lowered_.buffers[id].few.add(i);
+  };
   for (uint32_t i = 0; i < lowered_.dispatches.size(); ++i) {
-    for (const BufferId id : operands(lowered_.dispatches[i].what).buffers) {
-      Buffer& buffer = lowered_.buffers[id];
-      if (!used[id]) buffer.first_use = i;
-      used[id] = true;
-      buffer.last_use = i;
+    const Operands of_call = operands(lowered_.dispatches[i].what);
+    for (const BufferId id : of_call.buffers) use(id, i);
+    for (const BufferId id : of_call.buffers_of_few) {
+      // Few logits are wanted of many rows, too.
+      if (lowered_.buffers[id].rows == RowSet::kLogits) use(id, i);
+      lowered_.buffers[id].few.add(i);
     }
   }
-  if (lowered_.given) lowered_.buffers[*lowered_.given].first_use = 0;
+  if (lowered_.given) use(*lowered_.given, 0);
   const auto end = static_cast<uint32_t>(lowered_.dispatches.size());
-  lowered_.buffers[lowered_.logits].last_use = end;
-  if (lowered_.hidden) lowered_.buffers[*lowered_.hidden].last_use = end;
+  use(lowered_.logits, end);
+  if (lowered_.hidden) use(*lowered_.hidden, end);
 }
 
 Result<Lowered> lower(const Program& program, const FusionRules& rules) {

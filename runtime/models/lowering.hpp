@@ -8,7 +8,9 @@
 // logits are asked for are computed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,12 +29,27 @@ enum class RowSet {
   kLogits,  ///< those whose logits are computed
 };
 
-/// Floats [rows][width]. Used by dispatches [first_use, last_use].
+/// The dispatches that use a buffer are none before `first` and none after `last`.
+struct Uses {
+  uint32_t first = std::numeric_limits<uint32_t>::max();
+  uint32_t last = 0;
+
+  void add(uint32_t dispatch) {
+    first = std::min(first, dispatch);
+    last = std::max(last, dispatch);
+  }
+  bool none() const { return first > last; }
+  bool meets(const Uses& other) const { return first <= other.last && other.first <= last; }
+};
+
+/// Floats [rows][width].
 struct Buffer {
   uint32_t width = 0;
   RowSet rows = RowSet::kAll;
-  uint32_t first_use = 0;
-  uint32_t last_use = 0;
+  Uses uses = {};
+  /// In a step of no more than ops::Gemv::kMaxRows rows, where calls do what otherwise others do
+  /// (Dispatch::covered_by); these and `uses`.
+  Uses few = {};
   bool holds_routes = false;  ///< of a router; see Routing
 };
 

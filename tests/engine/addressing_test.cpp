@@ -6,7 +6,7 @@
 namespace pumice {
 namespace {
 
-constexpr uint64_t kSlabBytes = 160 << 10;  // what a step of 16 rows needs in one piece
+constexpr uint64_t kSlabBytes = 64 << 10;
 
 class Addressing : public test::EngineTest {
  protected:
@@ -15,7 +15,7 @@ class Addressing : public test::EngineTest {
   }
 
   static std::vector<TokenId> tokens() {
-    std::vector<TokenId> result(400);
+    std::vector<TokenId> result(150);
     for (size_t i = 0; i < result.size(); ++i) result[i] = static_cast<TokenId>(i * 37 % 512);
     return result;
   }
@@ -51,7 +51,7 @@ TEST_F(Addressing, ManySmallSlabsGiveTheBitsOfFewLargeOnes) {
 
 TEST_F(Addressing, WhatFitsNoSlabIsRefusedByName) {
   vk::PlanOptions limits;
-  limits.slab_bytes = 64 << 10;
+  limits.slab_bytes = kSlabBytes;
   const auto device = test::GpuEnvironment::open(
       [&](const vk::DeviceSnapshot& snapshot) { return vk::plan_device(snapshot, limits); });
   ASSERT_TRUE(device.ok()) << device.error().message;

@@ -51,7 +51,7 @@ void read_model(const GgufFile& file) {
   if (!lowered.ok()) return check_error(lowered.error());
   promise(lower(*program, FusionRules::none()).ok(), "rules do not decide what can be run");
   (void)weight_layout(file, *program, *lowered).memory(uint64_t{1} << 30);
-  (void)plan_activations(*lowered, 512, 1);
+  (void)plan_activations(*lowered, {.rows = 512, .logit_rows = 1});
   (void)page_kinds(*program, state_layout(*program, KvType::kF16));
 }
 

@@ -114,14 +114,16 @@ TEST(Lowering, ProductsAroundANormShareIt) {
   EXPECT_EQ(lowered.dispatches[8].covered_by, 7u);
   ASSERT_TRUE(behind.gate);
   EXPECT_EQ(behind.gate->y.buffer, std::get<call::Gated>(lowered.dispatches[8].what).y.buffer);
-  // What the product before writes is there from then on.
+  // What the product before writes of few rows is there from then on, and of more where the norm begins.
   const Buffer& normed = lowered.buffers[norm.y.buffer];
-  EXPECT_EQ(normed.first_use, 5u);
-  EXPECT_EQ(normed.last_use, 7u);
+  EXPECT_EQ(normed.few.first, 5u);
+  EXPECT_EQ(normed.uses.first, 6u);
+  EXPECT_EQ(normed.uses.last, 7u);
   const Buffer& squares = lowered.buffers[before.norm->squares.buffer];
   EXPECT_EQ(squares.width, 256u / 32);
-  EXPECT_EQ(squares.first_use, 5u);
-  EXPECT_EQ(squares.last_use, 7u);
+  EXPECT_EQ(squares.few.first, 5u);
+  EXPECT_EQ(squares.few.last, 7u);
+  EXPECT_TRUE(squares.uses.none());
 }
 
 size_t n_covered(const Program& program, const FusionRules& rules = {}) {
@@ -229,49 +231,66 @@ TEST(Lowering, RulesAreNamed) {
   EXPECT_NE(FusionRules::parse("x").error().message.find("embed_scale"), std::string::npos);
 }
 
-/// Buffers that are in use at once lie apart.
-void expect_apart(const Lowered& lowered, const ActivationPlan& plan, uint64_t rows,
-                  uint64_t logit_rows) {
-  const auto end = [&](BufferId id) {
+/// Buffers that are in use at once lie apart, in steps of every number of rows.
+void expect_apart(const Lowered& lowered, const ActivationPlan& plan, const DecoderLimits& limits) {
+  const auto end = [&](BufferId id, uint32_t rows) {
     const Buffer& b = lowered.buffers[id];
-    return plan.offsets[id] + 4 * b.width * (b.rows == RowSet::kAll ? rows : logit_rows);
+    const uint32_t all = b.rows == RowSet::kAll ? limits.rows : limits.logit_rows;
+    return plan.offsets[id] + 4 * uint64_t{b.width} * std::min(all, rows);
   };
-  for (BufferId a = 0; a < lowered.buffers.size(); ++a) {
-    EXPECT_EQ(plan.offsets[a] % 256, 0u);
-    EXPECT_LE(end(a), plan.bytes);
-    for (BufferId b = 0; b < a; ++b) {
-      const bool at_once = lowered.buffers[a].first_use <= lowered.buffers[b].last_use &&
-                           lowered.buffers[b].first_use <= lowered.buffers[a].last_use;
-      EXPECT_TRUE(!at_once || end(a) <= plan.offsets[b] || end(b) <= plan.offsets[a]) << a << b;
+  const auto expect = [&](Uses Buffer::*uses, uint32_t rows) {
+    for (BufferId a = 0; a < lowered.buffers.size(); ++a) {
+      const Uses& of_a = lowered.buffers[a].*uses;
+      if (of_a.none()) continue;
+      EXPECT_EQ(plan.offsets[a] % 256, 0u);
+      EXPECT_LE(end(a, rows), plan.bytes);
+      for (BufferId b = 0; b < a; ++b) {
+        const bool apart = end(a, rows) <= plan.offsets[b] || end(b, rows) <= plan.offsets[a];
+        EXPECT_TRUE(apart || !of_a.meets(lowered.buffers[b].*uses))
+            << a << " and " << b << " of " << rows << " rows";
+      }
     }
-  }
+  };
+  expect(&Buffer::uses, limits.rows);
+  expect(&Buffer::few, ops::Gemv::kMaxRows);
 }
 
 TEST(Lowering, MemoryIsSharedByWhatIsNeverInUseAtOnce) {
+  const DecoderLimits limits{.rows = 20, .logit_rows = 2};
   std::mt19937 random(1);
+  const auto some = [&](uint32_t n) { return static_cast<uint32_t>(random() % n); };
   for (int i = 0; i < 200; ++i) {
     Lowered lowered;
     for (int b = 0; b < 20; ++b) {
-      const uint32_t first = random() % 30;
-      lowered.buffers.push_back({.width = 1 + static_cast<uint32_t>(random() % 300),
-                                 .rows = random() % 4 == 0 ? RowSet::kLogits : RowSet::kAll,
-                                 .first_use = first,
-                                 .last_use = first + static_cast<uint32_t>(random() % 6)});
+      Buffer buffer{.width = 1 + some(300), .rows = some(4) == 0 ? RowSet::kLogits : RowSet::kAll};
+      const uint32_t first = some(30);
+      buffer.few = {.first = first, .last = first + some(6)};
+      const bool only_of_few = buffer.rows == RowSet::kAll && some(5) == 0;
+      if (!only_of_few)
+        buffer.uses = {.first = std::min(first + some(2), buffer.few.last),
+                       .last = buffer.few.last};
+      if (buffer.rows == RowSet::kLogits) buffer.uses = buffer.few;
+      lowered.buffers.push_back(buffer);
     }
-    expect_apart(lowered, plan_activations(lowered, 7, 2), 7, 2);
+    expect_apart(lowered, plan_activations(lowered, limits), limits);
   }
 }
 
 TEST(Lowering, MoreLayersNeedNoMoreMemory) {
-  const auto bytes = [](uint32_t n_layers) {
-    const Lowered lowered = lower(llama({.n_layers = n_layers})).value();
-    const ActivationPlan plan = plan_activations(lowered, 512, 1);
-    expect_apart(lowered, plan, 512, 1);
+  const auto bytes = [](uint32_t n_layers, const FusionRules& rules = {}) {
+    const Lowered lowered = lower(llama({.n_layers = n_layers}), rules).value();
+    const DecoderLimits limits{.rows = 512, .logit_rows = 1};
+    const ActivationPlan plan = plan_activations(lowered, limits);
+    expect_apart(lowered, plan, limits);
     return plan.bytes;
   };
   EXPECT_EQ(bytes(3), bytes(30));
-  // x, what is normed and its squares, gates with ups, what they give: no more than is in use at once.
-  EXPECT_LE(bytes(3), 512u * 4 * (256 + 256 + 256 / 32 + 2 * 512 + 512));
+  // x, gates with ups, what they give: no more than is in use at once.
+  EXPECT_LE(bytes(3), 512u * 4 * (256 + 2 * 512 + 512));
+  // What is done of few rows alone needs memory for few.
+  for (const char* rule : {"-norm", "-activation"}) {
+    EXPECT_EQ(bytes(3), bytes(3, FusionRules::parse(rule).value())) << rule;
+  }
 }
 
 TEST(ReadShares, AreWhatATokenReadsOfEachMatrix) {
@@ -355,7 +374,7 @@ TEST(Lowering, ALatentIsKeptWithoutACopyAndWithoutValues) {
   EXPECT_EQ(again.q.buffer, to_latents.x.buffer);
   EXPECT_EQ(again.y.buffer, from_latents.y.buffer);
   EXPECT_FALSE(again.fused);
-  EXPECT_GE(lowered.buffers[again.q.buffer].last_use, 13u);
+  EXPECT_GE(lowered.buffers[again.q.buffer].uses.last, 13u);
   const Lowered absorbed = lower(program, without("expand")).value();
   EXPECT_EQ(absorbed.attention_classes.size(), 1u);
   EXPECT_EQ(absorbed.dispatches.size(), lowered.dispatches.size() - program.layers.size());

@@ -46,6 +46,8 @@ class Operands {
   void buffer(const std::optional<View>& view) {
     if (view) buffer(*view);
   }
+  /// Only in a step of few rows (Buffer::few).
+  void buffer_of_few(const View& view) { buffers_of_few.push_back(view.buffer); }
   void rows(GroupId group, std::optional<uint64_t> n_rows = {},
             std::optional<uint32_t> member = {}) {
     matrices.push_back({group, member, n_rows});
@@ -56,6 +58,7 @@ class Operands {
   }
 
   std::vector<BufferId> buffers;  ///< read or written
+  std::vector<BufferId> buffers_of_few;
   std::vector<Rows> matrices;
   std::vector<uint32_t> columns;  ///< of each product, with what halves of them are padded by
 };

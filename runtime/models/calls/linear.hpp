@@ -39,9 +39,11 @@ struct Linear {
 
   void operands(Operands& o) const {
     o.buffer(x), o.buffer(y), o.rows(matrices, {}, member), o.product(n_columns);
-    if (norm) o.buffer(norm->stream), o.buffer(norm->normed), o.buffer(norm->squares);
-    if (scale) o.buffer(scale->squares);
-    if (gate) o.buffer(gate->y);
+    if (norm) {
+      o.buffer_of_few(norm->stream), o.buffer_of_few(norm->normed), o.buffer_of_few(norm->squares);
+    }
+    if (scale) o.buffer_of_few(scale->squares);
+    if (gate) o.buffer_of_few(gate->y);
   }
 };
 
