@@ -5,8 +5,8 @@
 #   tests/matrix/run.sh ROW…         only these
 #   tests/matrix/run.sh --list       the rows, and which are in the default set
 #
-# Of the default set, `subgroup-16` and `compile` are skipped where the files they test are those that they passed
-# on last (tests/matrix/passed, which a run by name writes).
+# Of the default set, the long rows are skipped where the files they test are those that they passed on last
+# (tests/matrix/passed, which a run by name writes): run them by name before a change lands, or it waits for them.
 #
 # Each row's output goes to build/matrix/ROW.log. A row ends as PASS, FAIL (its output is shown) or
 # SKIPPED with the reason; a row that finds no test to run is SKIPPED, never PASS. Exit 1 after a FAIL.
@@ -44,6 +44,9 @@ inputs_of() { # ROW
     subgroup-16) echo shaders runtime/vk/pipeline.cpp runtime/vk/plan.cpp tests/shaders cmake/PumiceShaders.cmake ;;
     compile) echo shaders runtime/vk runtime/models tests/compile_gate tests/matrix/platforms.sh tests/matrix/shims \
       tests/matrix/drivers.sh cmake/PumiceShaders.cmake ;;
+    gpu-swiftshader | validation | matrix-cores | asan | slow)  # all that is built, and all tests but records
+      echo CMakeLists.txt CMakePresets.json cmake third_party models runtime shaders cache scheduler tools bench tests \
+        :!bench/results :!tests/matrix/passed :!tests/mutations :!tests/clients ;;
   esac
 }
 passed=tests/matrix/passed
@@ -110,7 +113,9 @@ run_row() {
       local -r states='*_deepseek2:*_glm47_flash:*_mistral4:*_nemotron_h:*_falcon_h1:*_jamba:*_qwen35:*_qwen35moe'
       local -r dense='*_llama_*:*_llama3_rope:*_gemma:*_gemma3:*_granite:*_hunyuan_dense:*_mistral3:*_qwen3vl:*_seed_oss:*_smollm3:*_stablelm'
       local -r embeddings='*/Embeddings.OfTokens*:*/Embeddings.*HalfPrecision*:*/Embeddings.Invariant*'
-      export GTEST_FILTER="-$long:$mixtures:$states:$dense:$embeddings:$rare_pairs:*/Reference.LogitsAgreeWithF16Kv*:*/Reference.Greedy*/quants_*"
+      # What is done of few rows of one model of each activation; no driver of a CPU does it unless told.
+      local -r few_rows='*/FewRows.*_gemma*:*/FewRows.*_qwen*:*/FewRows.*_phi3:*/FewRows.*_granite'
+      export GTEST_FILTER="-$long:$mixtures:$states:$dense:$embeddings:$few_rows:$rare_pairs:*/Reference.LogitsAgreeWithF16Kv*:*/Reference.Greedy*/quants_*"
       test_on swiftshader release "${on_a_driver[@]}" -E '^test_(reuse|drafts)$' ;;
     gpu-lavapipe-22)
       [[ $(dpkg-query -W -f='${Version}' mesa-vulkan-drivers 2>/dev/null) != 22.3.* ]] ||
