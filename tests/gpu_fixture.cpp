@@ -69,6 +69,14 @@ Result<std::shared_ptr<vk::Device>> GpuEnvironment::open(const MakePlan& make_pl
                             warnings(), std::move(intercept));
 }
 
+Result<std::shared_ptr<vk::Device>> GpuEnvironment::open_as_gpu() {
+  return open([](const vk::DeviceSnapshot& snapshot) -> Result<vk::DevicePlan> {
+    PUMICE_TRY(vk::DevicePlan plan, vk::plan_device(snapshot));
+    plan.device_class = vk::DeviceClass::kGpu;
+    return plan;
+  });
+}
+
 void GpuEnvironment::TearDown() {
   if (!device_slot()) return;
   const std::shared_ptr<vk::Instance> instance = device_slot()->instance();

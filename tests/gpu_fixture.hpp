@@ -33,6 +33,8 @@ class GpuEnvironment : public ::testing::Environment {
   using MakePlan = std::function<Result<vk::DevicePlan>(const vk::DeviceSnapshot&)>;
   static Result<std::shared_ptr<vk::Device>> open(const MakePlan& make_plan,
                                                   vk::Device::Intercept intercept = {});
+  /// Planned as a GPU, so that a CPU driver runs a GPU's kernels.
+  static Result<std::shared_ptr<vk::Device>> open_as_gpu();
   void TearDown() override;
 };
 

@@ -77,7 +77,6 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape
   const WeightSource source = weights.source();
   PUMICE_TRY(const auto uploaded,
              upload_weights(bed, std::span(&source, 1), bed.device()->plan().slab_bytes));
-  PUMICE_TRY(const vk::BufferRange x_range, bed.input(x.values));
   PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{shape.rows} * shape.n * 4));
   vk::BufferRange scratch;
   if (variant.scratch_bytes) {
@@ -86,21 +85,30 @@ Result<PreparedOp> prepare(OpBed& bed, const WeightType& type, const LinearShape
   PUMICE_TRY(const auto record, variant.planner(bed, type));
 
   Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
-  y.reference.resize(size_t{shape.rows} * shape.n);
-  y.bound.resize(y.reference.size());
-  linear_reference(x, weights, variant.math, variant.x, 0, shape.n, y.reference, y.bound);
-  return PreparedOp{
-      .record =
-          [=, rows = shape.rows, n = shape.n, x_stride = x.stride](vk::Recorder& recorder) {
-            record(recorder, {.weights = uploaded->matrix,
-                              .x = x_range,
-                              .x_stride = x_stride,
-                              .y = y_range,
-                              .y_stride = n,
-                              .rows = rows,
-                              .scratch = scratch});
-          },
-      .expected = {y}};
+  vk::BufferRange x_range;
+  uint32_t x_stride = x.stride;
+  if (variant.x_is_given) {
+    const QuantizedReference quantized(x.values, x.rows, x.k, x.stride, variant.x);
+    quantized_linear_reference(quantized, weights, y);
+    PUMICE_TRY(x_range, bed.input(quantized.words));
+    x_stride = x.k;
+  } else {
+    y.reference.resize(size_t{shape.rows} * shape.n);
+    y.bound.resize(y.reference.size());
+    linear_reference(x, weights, variant.math, variant.x, 0, shape.n, y.reference, y.bound);
+    PUMICE_TRY(x_range, bed.input(x.values));
+  }
+  return PreparedOp{.record =
+                        [=, rows = shape.rows, n = shape.n](vk::Recorder& recorder) {
+                          record(recorder, {.weights = uploaded->matrix,
+                                            .x = x_range,
+                                            .x_stride = x_stride,
+                                            .y = y_range,
+                                            .y_stride = n,
+                                            .rows = rows,
+                                            .scratch = scratch});
+                        },
+                    .expected = {y}};
 }
 
 }  // namespace

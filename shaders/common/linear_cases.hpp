@@ -108,6 +108,8 @@ struct LinearVariant {
   Math math = Math::kF32;
   LinearPlanner planner;
   XForm x = XForm::kFloats;  ///< what the planner makes of x
+  /// The case makes x integers, not the planner, so that the bound has the kernel's own rounding alone.
+  bool x_is_given = false;
   std::function<bool(const vk::DevicePlan&, const WeightType&)> supported =
       {};                                                          ///< empty: everywhere
   std::function<uint64_t(const LinearShape&)> scratch_bytes = {};  ///< empty: none

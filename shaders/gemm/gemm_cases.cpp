@@ -77,50 +77,24 @@ LinearVariant case_variant(const Tested& tested) {
   };
 }
 
-Result<PreparedOp> prepare_i8(OpBed& bed, const WeightType& type, const LinearShape& shape) {
-  const RandomWeights weights(type, shape.n, shape.k, 1);
-  const PaddedInput input(shape.rows, shape.k);
-  const QuantizedReference quantized(input.values, shape.rows, shape.k, input.stride);
-  const WeightSource source = weights.source();
-  PUMICE_TRY(const auto uploaded,
-             upload_weights(bed, std::span(&source, 1), bed.device()->plan().slab_bytes));
-  PUMICE_TRY(const vk::BufferRange x, bed.input(quantized.words));
-  PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{shape.rows} * shape.n * 4));
-  const std::vector<GemmVariant> variants =
-      gemm_variants(bed.device()->plan(), Math::kI8, XRoute::kPortable);
-  PUMICE_TRY(const Gemm op, Gemm::plan(bed.pipelines(), type, variants));
-  Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
-  quantized_linear_reference(quantized, weights, y);
-  return PreparedOp{.record =
-                        [=](vk::Recorder& recorder) {
-                          op.record(recorder, {.weights = uploaded->matrix,
-                                               .x = x,
-                                               .x_stride = shape.k,
-                                               .y = y_range,
-                                               .y_stride = shape.n,
-                                               .rows = shape.rows});
-                        },
-                    .expected = {std::move(y)}};
-}
-
-std::vector<OpCase> i8_cases() {
-  constexpr LinearShape kShapes[] = {{1, 1, 256},     {3, 7, 512},           {9, 33, 768, true},
-                                     {31, 65, 4096},  {33, 100, 1024, true}, {129, 257, 256},
-                                     {17, 512, 1280}, {40, 130, 32}};
-  std::vector<OpCase> cases;
-  for (const WeightType* type : linear_types()) {
-    if (!find_spirv(linear_module_name("gemm", *type, "i8")).ok()) continue;
-    for (LinearShape shape : kShapes) {
-      if (!shape.every_type && !takes_all_shapes(*type)) continue;
-      shape.k = (shape.k + type->block_elements - 1) / type->block_elements * type->block_elements;
-      cases.push_back(
-          {.op = "gemm",
-           .name = fmt::format("{} i8 rows={} n={} k={}", type->name, shape.rows, shape.n, shape.k),
-           .prepare = [=](OpBed& bed) { return prepare_i8(bed, *type, shape); },
-           .supported = [](const vk::DevicePlan& plan) { return plan.features.integer_dot; }});
-    }
-  }
-  return cases;
+LinearVariant of_integers() {
+  return {.name = "i8",
+          .math = Math::kI8,
+          .planner = [](OpBed& bed, const WeightType& type)
+              -> Result<std::function<void(vk::Recorder&, const LinearArgs&)>> {
+            const std::vector<GemmVariant> variants =
+                gemm_variants(bed.device()->plan(), Math::kI8, XRoute::kPortable);
+            PUMICE_TRY(const Gemm op, Gemm::plan(bed.pipelines(), type, variants));
+            return std::function(
+                [=](vk::Recorder& recorder, const LinearArgs& args) { op.record(recorder, args); });
+          },
+          .x = XForm::kInt8,
+          .x_is_given = true,
+          .supported =
+              [](const vk::DevicePlan& plan, const WeightType& type) {
+                return plan.features.integer_dot &&
+                       find_spirv(linear_module_name("gemm", type, "i8")).ok();
+              }};
 }
 
 }  // namespace
@@ -137,7 +111,12 @@ std::vector<OpCase> gemm_cases() {
     variants.push_back(case_variant(tested));
   }
   std::vector<OpCase> cases = linear_cases_of("gemm", kShapes, variants);
-  std::ranges::move(i8_cases(), std::back_inserter(cases));
+  constexpr LinearShape kIntegerShapes[] = {
+      {1, 1, 256},           {3, 7, 512},     {9, 33, 768, true}, {31, 65, 4096},
+      {33, 100, 1024, true}, {129, 257, 256}, {17, 512, 1280},    {40, 130, 32}};
+  const LinearVariant integers = of_integers();
+  std::ranges::move(linear_cases_of("gemm", kIntegerShapes, {&integers, 1}),
+                    std::back_inserter(cases));
   return cases;
 }
 

@@ -25,29 +25,31 @@ uint64_t partial_sums_bytes(const LinearShape& shape, uint32_t splits) {
   return splits > 1 ? uint64_t{splits} * shape.rows * shape.n * 4 : 0;
 }
 
-LinearVariant variant_of(GemvKernel kernel, uint32_t splits) {
+LinearVariant variant_of(GemvKernel kernel, uint32_t splits, bool x_is_given = false) {
   LinearVariant variant;
   variant.name = kernel == GemvKernel::kPortable ? "portable" : gemv_kernel_name(kernel);
+  if (x_is_given) variant.name += " given";
   if (splits > 1) variant.name += fmt::format(" splits={}", splits);
   variant.supported = [=](const vk::DevicePlan& plan, const WeightType& type) {
     return gemv_runs(plan, kernel, type);
   };
   if (kernel == GemvKernel::kPlanes) variant.x = XForm::kPlanes;
-  const auto x_bytes = [form = variant.x](uint64_t rows, uint32_t k) {
-    return x_form_bytes(form, rows, k);
-  };
-  if (splits > 1 || variant.x != XForm::kFloats) {
+  variant.x_is_given = x_is_given;
+  const XForm made = x_is_given ? XForm::kFloats : variant.x;
+  const auto x_bytes = [=](uint64_t rows, uint32_t k) { return x_form_bytes(made, rows, k); };
+  if (splits > 1 || made != XForm::kFloats) {
     variant.scratch_bytes = [=](const LinearShape& shape) {
       return x_bytes(shape.rows, shape.k) + partial_sums_bytes(shape, splits);
     };
   }
-  variant.planner = [=, form = variant.x](OpBed& bed, const WeightType& type)
-      -> Result<std::function<void(vk::Recorder&, const LinearArgs&)>> {
+  variant.planner =
+      [=](OpBed& bed,
+          const WeightType& type) -> Result<std::function<void(vk::Recorder&, const LinearArgs&)>> {
     PUMICE_TRY(Gemv op, Gemv::plan(bed.pipelines(), type, kernel));
     PUMICE_TRY_STATUS(op.force_splits(splits));
     std::optional<QuantizeX> quantize_x;
-    if (form != XForm::kFloats) {
-      PUMICE_TRY(quantize_x, QuantizeX::plan(bed.pipelines(), form));
+    if (made != XForm::kFloats) {
+      PUMICE_TRY(quantize_x, QuantizeX::plan(bed.pipelines(), made));
     }
     return std::function([=](vk::Recorder& recorder, const LinearArgs& args) {
       const uint32_t k = args.weights.n_cols;
@@ -63,66 +65,6 @@ LinearVariant variant_of(GemvKernel kernel, uint32_t splits) {
     });
   };
   return variant;
-}
-
-/// Of x that is in planes already, so that the bound has the kernel's own rounding alone.
-Result<PreparedOp> prepare_planes(OpBed& bed, const WeightType& type, const LinearShape& shape,
-                                  uint32_t splits) {
-  const RandomWeights weights(type, shape.n, shape.k, 1);
-  const PaddedInput input(shape.rows, shape.k);
-  const QuantizedReference quantized(input.values, shape.rows, shape.k, input.stride,
-                                     XForm::kPlanes);
-  const WeightSource source = weights.source();
-  PUMICE_TRY(const auto uploaded,
-             upload_weights(bed, std::span(&source, 1), bed.device()->plan().slab_bytes));
-  PUMICE_TRY(const vk::BufferRange x, bed.input(quantized.words));
-  PUMICE_TRY(const vk::BufferRange y_range, bed.output(uint64_t{shape.rows} * shape.n * 4));
-  vk::BufferRange scratch;
-  if (splits > 1) {
-    PUMICE_TRY(scratch, bed.output(partial_sums_bytes(shape, splits)));
-  }
-  PUMICE_TRY(Gemv op, Gemv::plan(bed.pipelines(), type, GemvKernel::kPlanes));
-  PUMICE_TRY_STATUS(op.force_splits(splits));
-  Expectation y{.name = "y", .output = y_range, .reference = {}, .bound = {}, .words = {}};
-  quantized_linear_reference(quantized, weights, y);
-  return PreparedOp{.record =
-                        [=](vk::Recorder& recorder) {
-                          op.record(recorder, {.weights = uploaded->matrix,
-                                               .x = x,
-                                               .x_stride = shape.k,
-                                               .y = y_range,
-                                               .y_stride = shape.n,
-                                               .rows = shape.rows,
-                                               .scratch = scratch});
-                        },
-                    .expected = {std::move(y)}};
-}
-
-std::vector<OpCase> planes_cases() {
-  constexpr LinearShape kShapes[] = {
-      {1, 1, 32},    {1, 512, 4096},      {1, 65, 160, true}, {2, 7, 96},    {3, 33, 2816},
-      {4, 100, 512}, {5, 32, 1280, true}, {6, 33, 288},       {7, 100, 512}, {8, 257, 800, true}};
-  std::vector<OpCase> cases;
-  for (const WeightType* type : linear_types()) {
-    if (!find_spirv(linear_module_name("gemv", *type, "planes")).ok()) continue;
-    for (const uint32_t splits : {1u, 4u}) {
-      for (LinearShape shape : kShapes) {
-        if (!shape.every_type && (!takes_all_shapes(*type) || splits > 1)) continue;
-        shape.k =
-            (shape.k + type->block_elements - 1) / type->block_elements * type->block_elements;
-        cases.push_back(
-            {.op = "gemv",
-             .name = fmt::format("{} of planes splits={} rows={} n={} k={}", type->name, splits,
-                                 shape.rows, shape.n, shape.k),
-             .prepare = [=](OpBed& bed) { return prepare_planes(bed, *type, shape, splits); },
-             .supported =
-                 [=](const vk::DevicePlan& plan) {
-                   return gemv_runs(plan, GemvKernel::kPlanes, *type);
-                 }});
-      }
-    }
-  }
-  return cases;
 }
 
 }  // namespace
@@ -194,7 +136,14 @@ std::vector<OpCase> gemv_cases() {
       variant_of(GemvKernel::kPlanes, Gemv::kMaxSplits)};
   std::vector<OpCase> more = linear_cases_of("gemv", kSplitShapes, split);
   std::ranges::move(more, std::back_inserter(cases));
-  std::ranges::move(planes_cases(), std::back_inserter(cases));
+  constexpr LinearShape kGivenShapes[] = {
+      {1, 65, 160, true}, {5, 32, 1280, true}, {8, 257, 800, true}, {1, 1, 32},   {1, 512, 4096},
+      {2, 7, 96},         {3, 33, 2816},       {4, 100, 512},       {6, 33, 288}, {7, 100, 512}};
+  const LinearVariant given[] = {variant_of(GemvKernel::kPlanes, 1, true),
+                                 variant_of(GemvKernel::kPlanes, 4, true)};
+  std::ranges::move(linear_cases_of("gemv", kGivenShapes, {given, 1}), std::back_inserter(cases));
+  std::ranges::move(linear_cases_of("gemv", std::span(kGivenShapes, 3), {given + 1, 1}),
+                    std::back_inserter(cases));
   std::ranges::move(gemv_finish_cases(), std::back_inserter(cases));
   return cases;
 }

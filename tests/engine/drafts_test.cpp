@@ -51,13 +51,10 @@ class Drafts : public test::LawTest, public ::testing::WithParamInterface<Family
   void SetUp() override {
     EngineTest::SetUp();
     if (IsSkipped()) return;
-    const auto path =
-        test::shared_path(std::string("reference/families/") + GetParam().name + ".gguf");
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
-    set_up(load(path), {.invariant = GetParam().invariant,
-                        .prompt_tokens = kPrompt,
-                        .new_tokens = kNew,
-                        .context_tokens = 160});
+    set_up(load_family(GetParam().name), {.invariant = GetParam().invariant,
+                                          .prompt_tokens = kPrompt,
+                                          .new_tokens = kNew,
+                                          .context_tokens = 160});
   }
 
   std::vector<TokenId> text() const { return joined(prompt_, whole_.tokens); }

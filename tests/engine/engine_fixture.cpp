@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <random>
 
 #include "shaders/spirv.hpp"
 
@@ -35,6 +36,20 @@ std::shared_ptr<const Model> EngineTest::load(const std::filesystem::path& path)
     return nullptr;
   }
   return *model;
+}
+
+std::shared_ptr<const Model> EngineTest::load_family(const std::string& name) {
+  const auto path = shared_path("reference/families/" + name + ".gguf");
+  if (std::filesystem::exists(path)) return load(path);
+  [&] { GTEST_SKIP() << "no shared data: " << path; }();
+  return nullptr;
+}
+
+std::vector<TokenId> EngineTest::random_tokens(const Model& model, size_t n, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::vector<TokenId> tokens(n);
+  for (TokenId& token : tokens) token = static_cast<TokenId>(random() % model.program.n_vocab);
+  return tokens;
 }
 
 std::unique_ptr<Engine> EngineTest::make_engine(const std::shared_ptr<const Model>& model,

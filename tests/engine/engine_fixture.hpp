@@ -26,6 +26,10 @@ class EngineTest : public ::testing::Test {
 
   /// Errors fail the test.
   static std::shared_ptr<const Model> load(const std::filesystem::path& path);
+  /// A family's of the shared data; without it the test is skipped and this is null.
+  static std::shared_ptr<const Model> load_family(const std::string& name);
+  /// Of the model's vocabulary.
+  static std::vector<TokenId> random_tokens(const Model& model, size_t n, uint32_t seed);
   static std::unique_ptr<Engine> make_engine(const std::shared_ptr<const Model>& model,
                                              const EngineOptions& options);
 

@@ -2,7 +2,6 @@
 // Fusion rules change nothing but rounding.
 #include <algorithm>
 #include <map>
-#include <random>
 
 #include "tests/engine/arithmetic.hpp"
 
@@ -19,14 +18,8 @@ class FamilyPartition : public test::EngineTest, public ::testing::WithParamInte
   void SetUp() override {
     EngineTest::SetUp();
     if (IsSkipped()) return;
-    const auto path = test::shared_path(std::string("reference/families/") + GetParam() + ".gguf");
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
-    model_ = load(path);
-    ASSERT_NE(model_, nullptr);
-    std::mt19937 random(7);
-    for (uint32_t i = 0; i < kTokens; ++i) {
-      tokens_.push_back(static_cast<TokenId>(random() % model_->program.n_vocab));
-    }
+    model_ = load_family(GetParam());
+    if (model_ != nullptr) tokens_ = random_tokens(*model_, kTokens, 7);
   }
   void TearDown() override { model_.reset(); }
 

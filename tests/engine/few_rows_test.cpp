@@ -1,7 +1,6 @@
 // What products of few rows do besides (the rules "norm" and "activation") changes rounding only, with the
 // kernels that GPUs take: the device is planned as one.
 #include <algorithm>
-#include <random>
 
 #include "tests/engine/arithmetic.hpp"
 
@@ -15,22 +14,11 @@ class FewRows : public test::EngineTest, public ::testing::WithParamInterface<co
   void SetUp() override {
     EngineTest::SetUp();
     if (IsSkipped()) return;
-    const auto path = test::shared_path(std::string("reference/families/") + GetParam() + ".gguf");
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
-    const auto device = test::GpuEnvironment::open(
-        [](const vk::DeviceSnapshot& snapshot) -> Result<vk::DevicePlan> {
-          PUMICE_TRY(vk::DevicePlan plan, vk::plan_device(snapshot));
-          plan.device_class = vk::DeviceClass::kGpu;
-          return plan;
-        });
+    const auto device = test::GpuEnvironment::open_as_gpu();
     ASSERT_TRUE(device.ok()) << device.error().message;
     on_device_ = std::make_unique<OnDevice>(*device);
-    model_ = load(path);
-    ASSERT_NE(model_, nullptr);
-    std::mt19937 random(3);
-    for (uint32_t i = 0; i < kFewTokens; ++i) {
-      tokens_.push_back(static_cast<TokenId>(random() % model_->program.n_vocab));
-    }
+    model_ = load_family(GetParam());
+    if (model_ != nullptr) tokens_ = random_tokens(*model_, kFewTokens, 3);
   }
   void TearDown() override {
     model_.reset();

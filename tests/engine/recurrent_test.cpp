@@ -36,13 +36,10 @@ class Recurrent : public test::LawTest, public ::testing::WithParamInterface<Fam
   void SetUp() override {
     EngineTest::SetUp();
     if (IsSkipped()) return;
-    const auto path =
-        test::shared_path(std::string("reference/families/") + GetParam().name + ".gguf");
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
-    set_up(load(path), {.invariant = GetParam().invariant,
-                        .prompt_tokens = kPrompt,
-                        .new_tokens = kNew,
-                        .context_tokens = kContext});
+    set_up(load_family(GetParam().name), {.invariant = GetParam().invariant,
+                                          .prompt_tokens = kPrompt,
+                                          .new_tokens = kNew,
+                                          .context_tokens = kContext});
   }
 
   /// The first tokens of the prompt, and one that is not its next.

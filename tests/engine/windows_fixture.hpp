@@ -53,9 +53,7 @@ class Windows : public LawTest, public ::testing::WithParamInterface<Family> {
       file_ = PlainTransformer(form).file();
       return set_up(Model::load(pipelines_->device(), file_->file()).value(), law);
     }
-    const auto path = shared_path(std::string("reference/families/") + family.name + ".gguf");
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
-    set_up(load(path), law);
+    set_up(load_family(family.name), law);
   }
 
   /// The first tokens of the prompt, and one that is not its next.

@@ -152,9 +152,7 @@ class ShortText : public test::LawTest, public ::testing::WithParamInterface<con
   void SetUp() override {
     EngineTest::SetUp();
     if (IsSkipped()) return;
-    const auto path = test::shared_path(std::string("reference/families/") + GetParam() + ".gguf");
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << "no shared data: " << path;
-    set_up(load(path), {.prompt_tokens = 32, .new_tokens = 12, .context_tokens = 48});
+    set_up(load_family(GetParam()), {.prompt_tokens = 32, .new_tokens = 12, .context_tokens = 48});
   }
 };
 

@@ -26,12 +26,7 @@ class GemvSplit : public ::testing::Test {
     if (!gemv_runs(shared->plan(), GemvKernel::kSubgroup, weight_type("Q4_K"))) {
       GTEST_SKIP() << "this driver compiles the kernels for minutes";
     }
-    const auto device = test::GpuEnvironment::open(
-        [](const vk::DeviceSnapshot& snapshot) -> Result<vk::DevicePlan> {
-          PUMICE_TRY(vk::DevicePlan plan, vk::plan_device(snapshot));
-          plan.device_class = vk::DeviceClass::kGpu;
-          return plan;
-        });
+    const auto device = test::GpuEnvironment::open_as_gpu();
     ASSERT_TRUE(device.ok()) << device.error().message;
     if (!gemv_kernel_supported((*device)->plan(), GemvKernel::kSubgroup)) {
       GTEST_SKIP() << "the device lacks what the subgroup kernel needs";
@@ -50,6 +45,13 @@ class GemvSplit : public ::testing::Test {
     return chosen;
   }
 
+  /// Ready to be recorded.
+  PreparedOp prepare(OpBed& bed, const OpCase& test) const {
+    PreparedOp op = test.prepare(bed).value();
+    EXPECT_TRUE(pipelines_->compile().ok());
+    return op;
+  }
+
   static std::vector<std::string> labels(const vk::RecordedWork& work) {
     std::vector<std::string> result;
     for (const vk::CommandInfo& command : work.commands()) result.emplace_back(command.label);
@@ -62,25 +64,22 @@ class GemvSplit : public ::testing::Test {
 TEST_F(GemvSplit, OfTwoMatricesWaitsOnceForBothAndForNothingElse) {
   for (const OpCase& test : cases("linear", "f32 rows=1 k=4096 whole")) {
     OpBed bed(pipelines_->device(), *pipelines_);
-    Result<PreparedOp> op = test.prepare(bed);
-    ASSERT_TRUE(op.ok()) << op.error().message;
-    ASSERT_TRUE(pipelines_->compile().ok());
-    const auto work = record(bed, *op);
-    ASSERT_TRUE(work.ok());
-    EXPECT_EQ(work->barrier_count(), 1u);
-    EXPECT_EQ(labels(*work), (std::vector<std::string>{"gemv.q4_k.subgroup", "gemv.q6_k.subgroup",
-                                                       "gemv_reduce", "gemv_reduce"}));
-    const auto commands = work->commands();  // of two splits each
+    const PreparedOp op = prepare(bed, test);
+    const vk::RecordedWork work = record(bed, op).value();
+    EXPECT_EQ(work.barrier_count(), 1u);
+    EXPECT_EQ(labels(work), (std::vector<std::string>{"gemv.q4_k.subgroup", "gemv.q6_k.subgroup",
+                                                      "gemv_reduce", "gemv_reduce"}));
+    const auto commands = work.commands();  // of two splits each
     EXPECT_EQ(commands[0].cost.bytes, 96 * 16 * 144 + (4096 + 2 * 96) * 4u);
     EXPECT_EQ(commands[2].cost.bytes, (2 + 1) * 96 * 4u);
     EXPECT_EQ(commands[3].cost.bytes, (2 + 1) * 33 * 4u);
 
-    EXPECT_TRUE(run_and_check(bed, *op, *work).ok());
+    EXPECT_TRUE(run_and_check(bed, op, work).ok());
     ASSERT_TRUE(bed.poison().ok());
-    const Status reversed = run_and_check(bed, *op, {.reverse_unordered = true});
+    const Status reversed = run_and_check(bed, op, {.reverse_unordered = true});
     EXPECT_TRUE(reversed.ok()) << reversed.error().message;
     ASSERT_TRUE(bed.poison().ok());
-    EXPECT_FALSE(run_and_check(bed, *op, {.reverse_unordered = true, .drop_barrier = 0}).ok())
+    EXPECT_FALSE(run_and_check(bed, op, {.reverse_unordered = true, .drop_barrier = 0}).ok())
         << "sums of what is not there yet";
   }
 }
@@ -88,22 +87,20 @@ TEST_F(GemvSplit, OfTwoMatricesWaitsOnceForBothAndForNothingElse) {
 TEST_F(GemvSplit, ComesToTheSameBitsWhereOutputsAreCutToFitASegment) {
   for (const OpCase& test : cases("linear", "f32", "k=4096 whole")) {
     OpBed bed(pipelines_->device(), *pipelines_);
-    Result<PreparedOp> op = test.prepare(bed);
-    ASSERT_TRUE(op.ok()) << op.error().message;
-    ASSERT_TRUE(pipelines_->compile().ok());
-    ASSERT_TRUE(run_and_check(bed, *op).ok());
-    const auto y = [&] { return *vk::download(pipelines_->device(), op->expected[0].output); };
+    const PreparedOp op = prepare(bed, test);
+    ASSERT_TRUE(run_and_check(bed, op).ok());
+    const auto y = [&] { return *vk::download(pipelines_->device(), op.expected[0].output); };
     const std::vector<std::byte> whole = y();
     for (const bool reversed : {false, true}) {
-      const auto work = record(bed, *op, {.reverse_unordered = reversed, .segment = {.bytes = 1}});
-      ASSERT_TRUE(work.ok());
-      EXPECT_EQ(work->barrier_count(), 1u);
+      const vk::RecordedWork work =
+          record(bed, op, {.reverse_unordered = reversed, .segment = {.bytes = 1}}).value();
+      EXPECT_EQ(work.barrier_count(), 1u);
       const size_t n_products = 3 + 2;  // groups of 32 outputs
-      ASSERT_EQ(work->commands().size(), n_products + 2);
-      EXPECT_EQ(labels(*work)[n_products], "gemv_reduce");
-      EXPECT_EQ(work->segments().size(), n_products + 2);
+      ASSERT_EQ(work.commands().size(), n_products + 2);
+      EXPECT_EQ(labels(work)[n_products], "gemv_reduce");
+      EXPECT_EQ(work.segments().size(), n_products + 2);
       ASSERT_TRUE(bed.poison().ok());
-      const Status right = run_and_check(bed, *op, *work);
+      const Status right = run_and_check(bed, op, work);
       EXPECT_TRUE(right.ok()) << right.error().message;
       EXPECT_TRUE(y() == whole) << test.name;
     }
@@ -117,21 +114,18 @@ TEST_F(GemvSplit, OfPlanesMakesXOnceForMatricesOfTwoTypes) {
   pipelines_->prefer(*vk::parse_tuning_rows("mine.tune", "gemv planes", tuning_tables()));
   for (const OpCase& test : cases("linear", "i8", "k=4096 whole")) {
     OpBed bed(pipelines_->device(), *pipelines_);
-    Result<PreparedOp> op = test.prepare(bed);
-    ASSERT_TRUE(op.ok()) << op.error().message;
-    ASSERT_TRUE(pipelines_->compile().ok());
-    const auto work = record(bed, *op);
-    ASSERT_TRUE(work.ok());
-    EXPECT_EQ(work->barrier_count(), 2u);
-    EXPECT_EQ(labels(*work),
+    const PreparedOp op = prepare(bed, test);
+    const vk::RecordedWork work = record(bed, op).value();
+    EXPECT_EQ(work.barrier_count(), 2u);
+    EXPECT_EQ(labels(work),
               (std::vector<std::string>{"quantize_x.planes", "gemv.q4_k.planes", "gemv.q6_k.planes",
                                         "gemv_reduce", "gemv_reduce"}));
-    const Status right = run_and_check(bed, *op, *work);
+    const Status right = run_and_check(bed, op, work);
     EXPECT_TRUE(right.ok()) << test.name << ": " << right.error().message;
     for (const size_t barrier : {0u, 1u}) {
       ASSERT_TRUE(bed.poison().ok());
       EXPECT_FALSE(
-          run_and_check(bed, *op, {.reverse_unordered = true, .drop_barrier = barrier}).ok())
+          run_and_check(bed, op, {.reverse_unordered = true, .drop_barrier = barrier}).ok())
           << "products of x that is not there yet, or sums of such products";
     }
   }
@@ -141,14 +135,10 @@ TEST_F(GemvSplit, IsLeftOutWhereItsSumsAreWrong) {
   pipelines_->reject({"gemv_reduce"});
   for (const OpCase& test : cases("linear", "f32 rows=1 k=4096 whole")) {
     OpBed bed(pipelines_->device(), *pipelines_);
-    Result<PreparedOp> op = test.prepare(bed);
-    ASSERT_TRUE(op.ok()) << op.error().message;
-    ASSERT_TRUE(pipelines_->compile().ok());
-    const auto work = record(bed, *op);
-    ASSERT_TRUE(work.ok());
-    EXPECT_EQ(labels(*work),
-              (std::vector<std::string>{"gemv.q4_k.subgroup", "gemv.q6_k.subgroup"}));
-    EXPECT_TRUE(run_and_check(bed, *op, *work).ok());
+    const PreparedOp op = prepare(bed, test);
+    const vk::RecordedWork work = record(bed, op).value();
+    EXPECT_EQ(labels(work), (std::vector<std::string>{"gemv.q4_k.subgroup", "gemv.q6_k.subgroup"}));
+    EXPECT_TRUE(run_and_check(bed, op, work).ok());
   }
 }
 
