@@ -136,6 +136,7 @@ std::vector<OpCase> gemv_cases() {
       variant_of(GemvKernel::kPlanes, Gemv::kMaxSplits)};
   std::vector<OpCase> more = linear_cases_of("gemv", kSplitShapes, split);
   std::ranges::move(more, std::back_inserter(cases));
+  // Split K has the first three, those of every type.
   constexpr LinearShape kGivenShapes[] = {
       {1, 65, 160, true}, {5, 32, 1280, true}, {8, 257, 800, true}, {1, 1, 32},   {1, 512, 4096},
       {2, 7, 96},         {3, 33, 2816},       {4, 100, 512},       {6, 33, 288}, {7, 100, 512}};

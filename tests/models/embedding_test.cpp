@@ -249,6 +249,9 @@ TEST(RankingProgram, OfAnEncoderIsAClassifierOfTheFirstToken) {
   const auto source =
       ModelSource::synthetic(SyntheticModel::create(ranker("bert", kExtras), {}).value()).value();
   const Program program = build_program(source).value();
+  for (const char* tensor : {"cls.bias", "cls.output.bias"}) {  // the model has what is read
+    EXPECT_NE(source.file().find_tensor(tensor), nullptr) << tensor;
+  }
   EXPECT_EQ(program.pooling, Pooling::kCls);
   EXPECT_EQ(program.relevant_label, 0u);
   const std::vector<double> scores = rows_of(source, program);

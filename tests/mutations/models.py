@@ -31,9 +31,9 @@ MUTATIONS = [
     ("work lists end at a row's own position", "runtime/models/decoder_attention.cpp",
      "own.ahead = one.ahead;", "own.ahead = 0;", "test_embedder:*Together*nomic_bert"),
     # One owner: of activations and of pages.
-    ("buffers in use at once share memory", "runtime/models/decoder_buffers.cpp",
-     "b.first_use <= buffer.last_use && buffer.first_use <= b.last_use", "b.first_use == buffer.last_use",
-     "test_models:Lowering.*"),
+    ("what is used of few rows alone counts as not in use", "runtime/models/decoder_buffers.cpp",
+     "if (!b.few.meets(buffer.few)) continue;", "if (!b.uses.meets(buffer.uses)) continue;",
+     "test_models:Lowering.MemoryIsShared*"),
     ("latents: parts of what is read later change in place", "runtime/models/fusion_patterns.cpp",
      "if (overlaps && std::max(reader, last_reader(result)) > op) return true;", "", "test_models:Lowering.APart*"),
     ("blocks of one page lie in the same place", "runtime/engine/device_state.cpp",
@@ -50,6 +50,15 @@ MUTATIONS = [
     ("a context is longer than the table of positions", "runtime/engine/engine.cpp",
      "most && options.context_tokens > *most", "most && options.context_tokens > *most + 1",
      "test_plain_transformers:*NoContext*"),
+    # What a product of few rows does besides is done, and once.
+    ("a norm is computed although products around it share it", "runtime/models/decoder.cpp",
+     "if (other && calls_[*other]->covers(*shared_, context.n_rows)) {", "if (other && context.n_rows == 0) {",
+     "test_few_rows:*llama"),
+    ("products behind a shared norm do not scale", "runtime/models/calls/linear.cpp",
+     "if (c_.scale && step.shared.linear.shares_norms(step.n_rows)) {", "if (c_.scale && step.n_rows == 0) {",
+     "test_few_rows:*llama"),
+    ("products of few rows gate by SiLU whatever the model does", "runtime/models/calls/linear.cpp",
+     "finish.gated = c_.gate->kind;", "finish.gated = ActivationKind::kSilu;", "test_few_rows:*/gemma"),
     # The three references: goldens, plain transformers, and work that is given.
     ("Command R's pairs are halves", "runtime/models/families/command_r.cpp", "Pairs::kNeighbours", "Pairs::kHalves",
      "test_models_reference:*LogitsAgree*command_r"),
@@ -57,4 +66,9 @@ MUTATIONS = [
      "total += p[order[rank]];", "total += choosing[order[rank]];", "test_models_reference:*glm4moe*"),
     ("routers choose although experts are given", "runtime/models/calls/experts.cpp",
      ".given = routing == Routing::kGiven", ".given = false", "test_reference:*GivenExperts.*mixtral"),
+    # What a reranker says of a text is its formula.
+    ("a classifier's bias is dropped", "runtime/models/ranking.cpp",
+     "bias_of(\"cls.output\"));", "ProgramBuilder::Bias::kNone);", "test_models_reference:RankingProgram.OfAnEncoder*"),
+    ("a label's relevance leaves out the others", "runtime/models/ranking.cpp",
+     "if (scores.size() == 1) return", "if (scores.size() <= 2) return", "test_serve_wires:Wires.DocumentsAreRanked*"),
 ]

@@ -10,8 +10,6 @@ MUTATIONS = [
     ("reading settings waits for whoever writes a pipe", "tools/settings.cpp",
      "File::Mode::kRead, error)", "File::Mode::kWriteInPlace, error)",
      "cli_usage:Settings.test_a_settings_file_is_a_regular_one_of_modest_size"),
-    ("messages send escape sequences", "tools/terminal.cpp",
-     "draw_message(without_controls(text));", "draw_message(text);", "cli_usage:WhatTerminalsObey"),
     # An error is one: no silent fallback.
     ("--math i8 computes floats without a word", "shaders/linear/linear.cpp",
      "if (obstacle.empty()) return {};", "return {};",
