@@ -12,6 +12,10 @@ MINE = "# Mine.\nsampling use workgroup_size=1024 flight=4 slices=64\n"
 
 
 class Tune(CommandLineTest):
+    def ok(self, *arguments):
+        """With a cache of its own: the rows in the user's are the user's."""
+        return super().ok(*arguments, env={"XDG_CACHE_HOME": str(self.folder)})
+
     def overlay(self):
         files = list(self.folder.glob("**/tuning-*.tune"))
         self.assertLessEqual(len(files), 1)
@@ -27,6 +31,7 @@ class Tune(CommandLineTest):
         self.assertEqual(found["rows_wrong"], 0)
         # A row that is slow here: tuning drops it, and keeps what else is in the file.
         path = self.tuning_file()
+        self.assertTrue(path.is_relative_to(self.folder), path)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(MINE)
         found = self.tune()
