@@ -219,11 +219,11 @@ TEST_F(Wires, DocumentsAreRankedBestFirstByWhatTheModelGivesOfEachPair) {
 
   const auto request = std::get<VectorRequest>(read_rerank(parse(body), {.model = model_}));
   ASSERT_EQ(request.texts.size(), 3u);
-  const Json answer = parse(request.answer({{-1}, {0}, {-3}}));
+  const Json answer = parse(request.answer({{-3}, {0}, {-1}}));
   ASSERT_EQ(answer["results"].size(), 2u);
   EXPECT_EQ(answer["results"][0],
             Json({{"index", 1}, {"relevance_score", 0.5}, {"document", {{"text", "b"}}}}));
-  EXPECT_EQ(answer["results"][1]["index"], 0);
+  EXPECT_EQ(answer["results"][1]["index"], 2);  // among all, not the first two
   EXPECT_NEAR(answer["results"][1]["relevance_score"].get<double>(), 1 / (1 + std::exp(1.0)),
               1e-12);
   EXPECT_EQ(answer["usage"]["prompt_tokens"], request.n_tokens());
