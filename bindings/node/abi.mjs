@@ -171,6 +171,14 @@ export const STRUCTS = {
     read_at: "void *",
     close: "void *",
   },
+  pumice_adapter: {
+    name: "pumice_string",
+    path: "pumice_string",
+    memory: "void *",
+    memory_bytes: "uint64_t",
+    scale: "float",
+    unused: "uint32_t",
+  },
   pumice_model_info: {
     struct_size: "size_t",
     name: koffi.array("char", 256),
@@ -249,6 +257,8 @@ export const STRUCTS = {
     embeds: "pumice_bool",
     unused: "uint32_t",
     pooling: "pumice_string",
+    adapters: "pumice_adapter *",
+    n_adapters: "size_t",
   },
   pumice_embedder_options: {
     struct_size: "size_t",
@@ -289,6 +299,7 @@ export const STRUCTS = {
     salt: "pumice_string",
     max_tokens_per_second: "float",
     sentences: "pumice_bool",
+    adapter: "pumice_string",
   },
   pumice_restore_options: {
     struct_size: "size_t",

@@ -41,11 +41,11 @@ export class Engine {
   }
 
   // A Session: a conversation, or a character. Options: system, serviceClass, priority, salt, maxTokensPerSecond,
-  // sentences, and those of sampling.
-  session({ system, serviceClass, priority, salt, maxTokensPerSecond, sentences, ...sampled } = {}) {
+  // sentences, adapter (one of the model's, by its name), and those of sampling.
+  session({ system, serviceClass, priority, salt, maxTokensPerSecond, sentences, adapter, ...sampled } = {}) {
     const number = [0];
     call("session_open", this.pointer, struct("pumice_session_options", {
-      sampling: sampling(sampled), serviceClass, priority, salt, maxTokensPerSecond, sentences }), number);
+      sampling: sampling(sampled), serviceClass, priority, salt, maxTokensPerSecond, sentences, adapter }), number);
     return new Session(this, number[0], system);
   }
 

@@ -71,9 +71,12 @@ export class Device extends Handle {
     }
   }
 
-  // A model of a GGUF file. Seconds for a large one, in which nothing else of the program runs.
-  load(path) {
-    return new Model(made("model_load", this.pointer, struct("pumice_model_options", { path })));
+  // A model of a GGUF file. Seconds for a large one, in which nothing else of the program runs. `adapters`: LoRA adapters
+  // for sessions, {name: GGUF file}.
+  load(path, { adapters = {} } = {}) {
+    const given = Object.entries(adapters).map(([name, file]) => struct("pumice_adapter", { name, path: file }));
+    return new Model(made("model_load", this.pointer, struct("pumice_model_options", {
+      path, adapters: given.length ? given : null, nAdapters: given.length })));
   }
 }
 

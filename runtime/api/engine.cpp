@@ -58,6 +58,10 @@ Result<std::unique_ptr<pumice_engine>> create(const pumice_model& model,
   return handle;
 }
 
+std::span<const AdapterSource> adapters_of(const pumice_engine& engine) {
+  return engine.host->model().request().adapters;
+}
+
 double seconds_of(uint64_t microseconds) {
   return microseconds == PUMICE_NO_LIMIT ? Submitter::kNoBudget
                                          : static_cast<double>(microseconds) * 1e-6;
@@ -252,7 +256,8 @@ pumice_status pumice_session_open(pumice_engine* engine, const pumice_session_op
     if (session == nullptr) return invalid("session is NULL");
     *session = 0;
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    PUMICE_TRY(host::ConversationDefaults defaults, read_session_options(options));
+    PUMICE_TRY(host::ConversationDefaults defaults,
+               read_session_options(options, adapters_of(*engine)));
     PUMICE_TRY(const host::ConversationId id, engine->host->open_conversation(std::move(defaults)));
     *session = number_of(id);
     return {};
@@ -332,7 +337,8 @@ pumice_status pumice_submit(pumice_engine* engine, pumice_session session,
     if (request == nullptr) return invalid("request is NULL");
     *request = 0;
     PUMICE_TRY_STATUS(check_handle(engine, "engine"));
-    PUMICE_TRY(host::RequestInput input, read_request_options(options, session != 0));
+    PUMICE_TRY(host::RequestInput input,
+               read_request_options(options, session != 0, adapters_of(*engine)));
     PUMICE_TRY(const host::Submitted submitted,
                engine->host->submit(id_of(session), std::move(input)));
     *request = number_of(submitted.id);

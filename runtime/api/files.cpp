@@ -105,29 +105,49 @@ OpenFile memory_of(std::span<const std::byte> memory, std::filesystem::path path
 }
 
 /// What is opened and how.
-Status read_source(const pumice_model_options& options, host::ModelRequest& request) {
-  PUMICE_TRY(request.path, read_path(options.path, "path"));
+struct Source {
+  std::filesystem::path path;
+  OpenFile open_file = InputFile::open;
+};
+
+/// Of a model's or an adapter's options. `files`: NULL, or what opens the path unless it is in
+/// memory.
+template <typename Options>
+Result<Source> read_source(const Options& options, const pumice_files* files,
+                           const char* memory_name) {
+  Source source;
+  PUMICE_TRY(source.path, read_path(options.path, "path"));
   const auto* memory = static_cast<const std::byte*>(options.memory);
   if ((memory == nullptr) != (options.memory_bytes == 0)) {
     return make_error(ErrorCode::kInvalidArgument, "{} is not set, but {} is",
                       memory == nullptr ? "memory" : "memory_bytes",
                       memory == nullptr ? "memory_bytes" : "memory");
   }
-  if (memory != nullptr && options.files != nullptr) {
-    return make_error(ErrorCode::kInvalidArgument, "give files or memory, only one of them");
-  }
   if (memory != nullptr) {
-    if (request.path.empty()) request.path = from_utf8(kMemoryName);
-    request.open_file = memory_of({memory, options.memory_bytes}, request.path);
-    return {};
+    if (source.path.empty()) source.path = from_utf8(memory_name);
+    source.open_file = memory_of({memory, options.memory_bytes}, source.path);
+    return source;
   }
-  if (request.path.empty()) return make_error(ErrorCode::kInvalidArgument, "path is empty");
-  if (options.files == nullptr) {
-    PUMICE_TRY(request.path, absolute_path(request.path));
-    return {};
+  if (source.path.empty()) return make_error(ErrorCode::kInvalidArgument, "path is empty");
+  if (files == nullptr) {
+    PUMICE_TRY(source.path, absolute_path(source.path));
+  } else {
+    PUMICE_TRY(source.open_file, files_of(files));
   }
-  PUMICE_TRY(request.open_file, files_of(options.files));
-  return {};
+  return source;
+}
+
+Result<host::AdapterRequest> read_adapter(const pumice_adapter& given, const pumice_files* files) {
+  PUMICE_TRY(const std::string_view name, read_text(given.name, "an adapter's name"));
+  Result<Source> source = read_source(given, files, "adapter in memory");
+  if (!source.ok()) {
+    return make_error(source.error().code, "adapter {}: {}", printable(name),
+                      source.error().message);
+  }
+  return host::AdapterRequest{.name = std::string(name),
+                              .path = std::move(source->path),
+                              .open_file = std::move(source->open_file),
+                              .scale = given.scale != 0 ? given.scale : 1};
 }
 
 }  // namespace
@@ -135,7 +155,17 @@ Status read_source(const pumice_model_options& options, host::ModelRequest& requ
 Result<host::LoadOptions> read_model_options(const pumice_model_options* given) {
   PUMICE_TRY(const pumice_model_options options, read_struct(given, "options"));
   host::LoadOptions load{.request = {.engine_may_differ = options.engine == nullptr}};
-  PUMICE_TRY_STATUS(read_source(options, load.request));
+  PUMICE_TRY(Source source, read_source(options, options.files, kMemoryName));
+  if (options.memory != nullptr && options.files != nullptr) {
+    return make_error(ErrorCode::kInvalidArgument, "give files or memory, only one of them");
+  }
+  load.request.path = std::move(source.path);
+  load.request.open_file = std::move(source.open_file);
+  PUMICE_TRY(const std::span<const pumice_adapter> adapters,
+             read_array(options.adapters, options.n_adapters, "adapters"));
+  for (const pumice_adapter& adapter : adapters) {
+    PUMICE_TRY(load.adapters.emplace_back(), read_adapter(adapter, options.files));
+  }
   PUMICE_TRY(const std::string_view chat_template,
              read_text(options.chat_template, "chat_template"));
   if (!chat_template.empty()) load.chat_template = chat_template;
@@ -153,6 +183,10 @@ Result<host::LoadOptions> read_model_options(const pumice_model_options* given) 
   if (options.engine != nullptr) {
     return make_error(ErrorCode::kInvalidArgument,
                       "a model that embeds gets no engine: leave `engine` NULL");
+  }
+  if (!load.adapters.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "a model that embeds gets no adapters: leave `n_adapters` 0");
   }
   if (!pooling.empty()) {
     PUMICE_TRY(load.pooling, parse_pooling(pooling));

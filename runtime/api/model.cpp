@@ -48,8 +48,9 @@ Result<pumice_memory_estimate> estimate_of(const pumice_device& device,
                       "an estimate is of a model and its engine: leave `embeds` 0");
   }
   PUMICE_TRY(const GgufFile file, GgufFile::open(options.request.path, options.request.open_file));
+  PUMICE_TRY(const ModelSource source, host::source_of(file, options));
   PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan,
-             ModelPlan::of_source(file, options.predicts));
+             ModelPlan::of_source(source, options.predicts));
   const uint32_t trained = plan->program().context_length;
   EngineOptions engine = options.request.engine;
   if (engine.context_tokens == 0) engine.context_tokens = host::default_context_tokens(trained);

@@ -11,6 +11,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "api/handles.hpp"
 #include "api/structs.hpp"
@@ -183,7 +184,29 @@ Result<host::LatencyKind> read_latency_kind(pumice_latency_kind kind) {
   return enumerator_of(kind, "latency_kind", {kQueue, kFirstToken, kTokenInterval, kTotal});
 }
 
-Result<host::ConversationDefaults> read_session_options(const pumice_session_options* given) {
+namespace {
+
+/// GenerationRequest::adapter of a name.
+Result<uint32_t> read_adapter_name(pumice_string given, std::span<const AdapterSource> adapters) {
+  PUMICE_TRY(const std::string_view name, read_text(given, "adapter"));
+  if (name.empty()) return 0u;
+  const auto found = std::ranges::find(adapters, name, &AdapterSource::name);
+  if (found != adapters.end()) return static_cast<uint32_t>(found - adapters.begin()) + 1;
+  if (adapters.empty()) {
+    return make_error(ErrorCode::kInvalidArgument,
+                      "unknown adapter \"{}\": the model was loaded without adapters",
+                      printable(name));
+  }
+  std::vector<std::string> names;
+  for (const AdapterSource& adapter : adapters) names.push_back(printable(adapter.name));
+  return make_error(ErrorCode::kInvalidArgument, "unknown adapter \"{}\": expected {}",
+                    printable(name), fmt::join(names, ", "));
+}
+
+}  // namespace
+
+Result<host::ConversationDefaults> read_session_options(const pumice_session_options* given,
+                                                        std::span<const AdapterSource> adapters) {
   PUMICE_TRY(const pumice_session_options options, read_optional_struct(given, "options"));
   host::ConversationDefaults defaults;
   if (options.sampling != nullptr) {
@@ -203,6 +226,7 @@ Result<host::ConversationDefaults> read_session_options(const pumice_session_opt
   }
   PUMICE_TRY(const bool sentences, read_bool(options.sentences, "sentences"));
   if (sentences) defaults.delivery = GenerationRequest::Delivery::kSentence;
+  PUMICE_TRY(defaults.adapter, read_adapter_name(options.adapter, adapters));
   return defaults;
 }
 
@@ -283,7 +307,8 @@ Status read_parts_options(const pumice_request_options& options, host::RequestIn
 }  // namespace
 
 Result<host::RequestInput> read_request_options(const pumice_request_options* given,
-                                                bool has_session) {
+                                                bool has_session,
+                                                std::span<const AdapterSource> adapters) {
   PUMICE_TRY(const pumice_request_options options, read_struct(given, "options"));
   host::RequestInput input;
   PUMICE_TRY(input.text, read_text(options.text, "text"));
@@ -333,7 +358,7 @@ Result<host::RequestInput> read_request_options(const pumice_request_options* gi
         "alone is of a request without a session: this one has its session's options");
   }
   if (options.alone != nullptr) {
-    PUMICE_TRY(input.alone, read_session_options(options.alone));
+    PUMICE_TRY(input.alone, read_session_options(options.alone, adapters));
   }
   if (options.max_draft_tokens != 0) input.speculation.most_tokens = options.max_draft_tokens;
   return input;

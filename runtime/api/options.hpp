@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string_view>
 
 #include "base/result.hpp"
@@ -11,6 +12,7 @@
 #include "engine/engine_options.hpp"
 #include "engine/saved_sequence.hpp"
 #include "host/host.hpp"
+#include "models/adapter.hpp"
 #include "pumice/pumice.h"
 
 namespace pumice::api {
@@ -39,9 +41,12 @@ struct ConstraintText {
 Result<ConstraintText> read_constraint_options(const pumice_constraint_options* given);
 Result<EngineMode> read_mode(pumice_mode mode);
 Result<host::LatencyKind> read_latency_kind(pumice_latency_kind kind);
-Result<host::ConversationDefaults> read_session_options(const pumice_session_options* given);
+/// `adapters`: the model's.
+Result<host::ConversationDefaults> read_session_options(const pumice_session_options* given,
+                                                        std::span<const AdapterSource> adapters);
 Result<RestoreOptions> read_restore_options(const pumice_restore_options* given);
 Result<host::RequestInput> read_request_options(const pumice_request_options* given,
-                                                bool has_session);
+                                                bool has_session,
+                                                std::span<const AdapterSource> adapters);
 
 }  // namespace pumice::api

@@ -95,27 +95,27 @@ vk::DeviceSnapshot DeviceOwner::snapshot() const {
 }
 
 Status DeviceOwner::replace(std::shared_ptr<vk::Device> device) {
-  std::vector<std::pair<std::weak_ptr<Recovery>, ModelRequest>> models;
+  std::vector<std::weak_ptr<Recovery>> models;
   {
     const std::lock_guard lock(mutex_);
     set(std::move(device));
     models = models_;
   }
   Status first;
-  for (const auto& model : models) {
-    const std::shared_ptr<Recovery> recovery = model.first.lock();
+  for (const std::weak_ptr<Recovery>& model : models) {
+    const std::shared_ptr<Recovery> recovery = model.lock();
     // None that is gone, nor one that an engine has brought here meanwhile.
     if (recovery == nullptr || recovery->opened().device == this->device()) continue;
-    const Status replaced = recovery->replace([&] { return load(model.second); }, {});
+    const Status replaced = recovery->replace();
     if (!replaced.ok() && first.ok()) first = replaced;
   }
   return first;
 }
 
-void DeviceOwner::add(const std::shared_ptr<Recovery>& model, ModelRequest request) {
+void DeviceOwner::add(const std::shared_ptr<Recovery>& model) {
   const std::lock_guard lock(mutex_);
-  std::erase_if(models_, [](const auto& known) { return known.first.expired(); });
-  models_.emplace_back(model, std::move(request));
+  std::erase_if(models_, [](const auto& known) { return known.expired(); });
+  models_.emplace_back(model);
 }
 
 }  // namespace pumice::host

@@ -76,8 +76,8 @@ class DeviceOwner {
   /// Another device for this one, lost or not, and all models on it. Errors: those of loading one,
   /// which its engines then try again.
   Status replace(std::shared_ptr<vk::Device> device);
-  /// A model that was loaded here by that request.
-  void add(const std::shared_ptr<Recovery>& model, ModelRequest request);
+  /// A model that was loaded here.
+  void add(const std::shared_ptr<Recovery>& model);
 
  private:
   void set(std::shared_ptr<vk::Device> device);
@@ -89,7 +89,7 @@ class DeviceOwner {
   mutable std::mutex mutex_;  // taken behind a Recovery's, never before; of all below
   OpenedModel opened_;
   vk::DeviceSnapshot snapshot_;
-  std::vector<std::pair<std::weak_ptr<Recovery>, ModelRequest>> models_;
+  std::vector<std::weak_ptr<Recovery>> models_;
 };
 
 }  // namespace pumice::host

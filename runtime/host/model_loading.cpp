@@ -18,17 +18,16 @@ Error cancelled_loading() {
   return make_error(ErrorCode::kCancelled, "loading the model was cancelled");
 }
 
-/// What reads nothing more once `stop` is set, so that whatever loads ends with an error. `stop`
-/// outlives the files.
-OpenFile stoppable(OpenFile open_file, const std::atomic<bool>& stop) {
+/// What reads nothing more once `stop` is set, so that whatever loads ends with an error.
+OpenFile stoppable(OpenFile open_file, std::shared_ptr<const std::atomic<bool>> stop) {
   return [open_file = std::move(open_file),
-          &stop](const std::filesystem::path& path) -> Result<InputFile> {
-    if (stop) return cancelled_loading();
+          stop = std::move(stop)](const std::filesystem::path& path) -> Result<InputFile> {
+    if (*stop) return cancelled_loading();
     PUMICE_TRY(InputFile opened, open_file(path));
     const auto file = std::make_shared<const InputFile>(std::move(opened));
     return InputFile::of(to_utf8(path), file->size_bytes(),
-                         [file, &stop](uint64_t offset, std::span<std::byte> out) -> Status {
-                           if (stop) return cancelled_loading();
+                         [file, stop](uint64_t offset, std::span<std::byte> out) -> Status {
+                           if (*stop) return cancelled_loading();
                            return file->read(offset, out);
                          });
   };
@@ -52,7 +51,7 @@ Result<std::unique_ptr<ModelLoading>> ModelLoading::begin(std::shared_ptr<Device
 }
 
 ModelLoading::~ModelLoading() {
-  cancelled_ = true;
+  (void)cancel();  // which leaves one alone that has ended, whose files may be read again
   if (thread_.joinable()) thread_.join();
 }
 
@@ -60,12 +59,14 @@ ModelLoading::~ModelLoading() {
 Result<std::shared_ptr<ModelOwner>> ModelLoading::load(std::shared_ptr<DeviceOwner> device,
                                                        LoadOptions options) {
   try {
-    const LoadWatch watch{.on_progress =
-                              [this](const LoadProgress& progress) {
-                                const std::lock_guard lock(mutex_);
-                                progress_ = progress;
-                              },
-                          .open_file = stoppable(options.request.open_file, cancelled_)};
+    const LoadWatch watch{
+        .on_progress =
+            [this](const LoadProgress& progress) {
+              const std::lock_guard lock(mutex_);
+              progress_ = progress;
+            },
+        .opening =
+            [this](OpenFile open_file) { return stoppable(std::move(open_file), cancelled_); }};
     return load_model(std::move(device), std::move(options), watch);
   } catch (const std::bad_alloc&) {
     return make_error(ErrorCode::kOutOfMemory, "the host is out of memory");
@@ -77,7 +78,7 @@ Result<std::shared_ptr<ModelOwner>> ModelLoading::load(std::shared_ptr<DeviceOwn
 void ModelLoading::end(Result<std::shared_ptr<ModelOwner>> result) {
   const std::lock_guard lock(mutex_);
   // What was asked to stop has stopped, though it may have been done by then.
-  if (cancelled_) result = cancelled_loading();
+  if (*cancelled_) result = cancelled_loading();
   if (result.ok()) progress_.done_bytes = progress_.total_bytes;  // what is not needed too
   result_ = std::move(result);
   progress_.phase = LoadProgress::Phase::kEnded;
@@ -98,7 +99,7 @@ Status ModelLoading::cancel() {
   if (result_) {
     return make_error(ErrorCode::kNotFound, "nothing is left to cancel: loading has ended");
   }
-  if (cancelled_.exchange(true)) {
+  if (cancelled_->exchange(true)) {
     return make_error(ErrorCode::kNotFound, "loading was cancelled before, and ends soon");
   }
   return {};

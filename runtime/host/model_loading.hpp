@@ -46,7 +46,8 @@ class ModelLoading {
   std::condition_variable ended_;
   LoadProgress progress_;  // guarded, as the next
   std::optional<Result<std::shared_ptr<ModelOwner>>> result_;
-  std::atomic<bool> cancelled_ = false;
+  // Shared with the files, and never set once it has ended.
+  const std::shared_ptr<std::atomic<bool>> cancelled_ = std::make_shared<std::atomic<bool>>(false);
   std::thread thread_;
 };
 

@@ -73,7 +73,7 @@ Result<std::shared_ptr<ModelOwner>> ModelOwner::load(std::shared_ptr<DeviceOwner
   owner->recovery_ = std::make_shared<Recovery>(
       std::move(opened),
       [device = owner->device_, request = owner->request_] { return device->load(request); });
-  owner->device_->add(owner->recovery_, owner->request_);
+  owner->device_->add(owner->recovery_);
   return owner;
 }
 
@@ -83,7 +83,7 @@ Result<OpenedModel> ModelOwner::current() {
       opened.device != nullptr && !opened.device->is_lost() && opened.device == device_->device();
   if (is_current) return opened;
   opened = {};  // which would keep it
-  PUMICE_TRY_STATUS(recovery_->replace([this] { return device_->load(request_); }, {}));
+  PUMICE_TRY_STATUS(recovery_->replace());
   return recovery_->opened();
 }
 

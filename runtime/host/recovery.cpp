@@ -16,15 +16,15 @@ Status Recovery::recover(std::span<Engine* const> engines) {
     const Status rebuilt = rebuild(engines);  // on what another recovery has opened
     if (rebuilt.ok()) return {};
   }
-  const Status status = reopen(open_, engines);
+  const Status status = reopen(engines);
   if (status.ok()) return {};
   return make_error(ErrorCode::kDeviceLost, "the device was lost and could not be opened again: {}",
                     status.error().message);
 }
 
-Status Recovery::replace(const Open& open, std::span<Engine* const> engines) {
+Status Recovery::replace() {
   const std::lock_guard lock(mutex_);
-  return reopen(open, engines);
+  return reopen({});
 }
 
 /// What holds memory goes before the same is asked for again.
@@ -33,9 +33,9 @@ void Recovery::drop(std::span<Engine* const> engines) {
   opened_ = OpenedModel{.options = opened_.options};
 }
 
-Status Recovery::reopen(const Open& open, std::span<Engine* const> engines) {
+Status Recovery::reopen(std::span<Engine* const> engines) {
   drop(engines);
-  PUMICE_TRY(opened_, open());
+  PUMICE_TRY(opened_, open_());
   const Status rebuilt = rebuild(engines);
   if (!rebuilt.ok()) drop(engines);
   return rebuilt;

@@ -34,13 +34,12 @@ class Recovery {
   /// saying what was tried; the engines then have no device, and this may be tried again.
   Status recover(std::span<Engine* const> engines);
 
-  /// Let these engines go on with what `open` opens, in place of the model's device, lost or not:
-  /// where an embedder owns the device and has made a new one. Errors: those of `open` and of
-  /// Engine::rebuild; the engines then have no device.
-  Status replace(const Open& open, std::span<Engine* const> engines);
+  /// It is opened again in place of the model's device, lost or not: where an embedder owns the
+  /// device and has made a new one. Errors: those of `open`; there is no device then.
+  Status replace();
 
  private:
-  Status reopen(const Open& open, std::span<Engine* const> engines);
+  Status reopen(std::span<Engine* const> engines);
   void drop(std::span<Engine* const> engines);
   Status rebuild(std::span<Engine* const> engines);
 

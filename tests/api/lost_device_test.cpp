@@ -16,8 +16,11 @@
 #include <vector>
 
 #include "api/handles.hpp"
+#include "models/synthetic_adapter.hpp"
 #include "tests/api/api_fixture.hpp"
+#include "tests/api/archive.hpp"
 #include "tests/paths.hpp"
+#include "tests/temporary_folder.hpp"
 #include "tests/vk/host_fixture.hpp"
 #include "tests/vk_faults.hpp"
 #include "vk/plan.hpp"
@@ -154,6 +157,44 @@ TEST_F(ApiLostDevice, IsOpenedAgainByThePollThatNoticesAndChangesNoToken) {
   EXPECT_EQ(stats.device_bytes, device_bytes);
   pumice_engine_close(engine);
   pumice_model_close(model);
+  pumice_device_close(device);
+}
+
+TEST_F(ApiLostDevice, IsOpenedAgainWithTheAdaptersOfItsModel) {
+  const test::TemporaryFolder folder;
+  const auto base = ModelSource::open(test::source_path("models/pumice-stories.gguf"));
+  ASSERT_TRUE(base.ok());
+  ASSERT_TRUE(write_synthetic_adapter(*base, {.rank = 4}, folder.path() / "fox.gguf").ok());
+  test::Archive archive{.files = {{"a.gguf", test::stories()},
+                                  {"fox.gguf", test::bytes_of_file(folder.path() / "fox.gguf")}}};
+  const pumice_files files = archive.functions();
+  pumice_model_options options = test::options_of("a.gguf", files);
+  pumice_adapter fox{};
+  fox.name = fox.path = pumice_str("fox.gguf");
+  options.adapters = &fox;
+  options.n_adapters = 1;
+  pumice_device* device = own([&] { return open_faulty(); });
+  // By a thread of the library's, whose handle is closed before the files are read again.
+  pumice_loading* loading = nullptr;
+  EXPECT_OK(pumice_model_load_begin(device, &options, &loading));
+  pumice_load_progress progress{sizeof progress};
+  EXPECT_OK(pumice_loading_wait(loading, PUMICE_NO_LIMIT, &progress));
+  pumice_model* model = nullptr;
+  EXPECT_OK(pumice_loading_take(loading, &model));
+  pumice_loading_close(loading);
+  pumice_engine* engine = make_engine(model);
+  pumice_session_options alone{sizeof alone};
+  alone.adapter = fox.name;
+  auto request = test::request_of("Once upon a time", 16);
+  request.alone = &alone;
+  const std::vector<uint32_t> expected = test::ask(engine, 0, request).tokens;
+  VulkanFaults::arm(VulkanFaults::Kind::kLost, 12);
+  EXPECT_EQ(test::ask(engine, 0, request).tokens, expected) << VulkanFaults::struck();
+  EXPECT_EQ(stats_of(engine).n_lost_devices, 1u);
+  pumice_engine_close(engine);
+  pumice_model_close(model);
+  EXPECT_EQ(archive.n_opened, 3);
+  EXPECT_EQ(archive.n_closed, 3);
   pumice_device_close(device);
 }
 

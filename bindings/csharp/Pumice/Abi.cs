@@ -226,6 +226,16 @@ internal struct pumice_files {
 }
 
 [StructLayout(LayoutKind.Sequential)]
+internal struct pumice_adapter {
+  public pumice_string name;
+  public pumice_string path;
+  public IntPtr memory;
+  public ulong memory_bytes;
+  public float scale;
+  public uint unused;
+}
+
+[StructLayout(LayoutKind.Sequential)]
 internal struct pumice_model_options {
   public UIntPtr struct_size;
   public pumice_string path;
@@ -238,6 +248,8 @@ internal struct pumice_model_options {
   public uint embeds;
   public uint unused;
   public pumice_string pooling;
+  public IntPtr adapters;
+  public UIntPtr n_adapters;
 }
 
 [StructLayout(LayoutKind.Sequential)]
@@ -368,6 +380,7 @@ internal struct pumice_session_options {
   public pumice_string salt;
   public float max_tokens_per_second;
   public uint sentences;
+  public pumice_string adapter;
 }
 
 [StructLayout(LayoutKind.Sequential)]

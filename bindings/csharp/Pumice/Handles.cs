@@ -1,5 +1,6 @@
 using System;
 using System.Collections.Generic;
+using System.Linq;
 
 namespace Pumice {
 
@@ -78,10 +79,11 @@ public sealed class Device : IDisposable {
     }
   }
 
-  /// <summary>A model of a GGUF file: seconds for a large one. `engine`: what it leaves room for.</summary>
-  public Model Load(string path, EngineOptions engine = null) {
+  /// <summary>A model of a GGUF file: seconds for a large one. `engine`: what it leaves room for; `adapters`: LoRA adapters
+  /// for sessions, from names to GGUF files.</summary>
+  public Model Load(string path, EngineOptions engine = null, IDictionary<string, string> adapters = null) {
     using (var scope = new Scope()) {
-      pumice_model_options options = ModelOptions(scope, path, engine);
+      pumice_model_options options = ModelOptions(scope, path, engine, adapters);
       ModelHandle model;
       Native.Check(Abi.pumice_model_load(Handle, ref options, out model));
       return new Model(model);
@@ -89,9 +91,9 @@ public sealed class Device : IDisposable {
   }
 
   /// <summary>The same, while this thread goes on.</summary>
-  public Loading BeginLoad(string path, EngineOptions engine = null) {
+  public Loading BeginLoad(string path, EngineOptions engine = null, IDictionary<string, string> adapters = null) {
     using (var scope = new Scope()) {
-      pumice_model_options options = ModelOptions(scope, path, engine);
+      pumice_model_options options = ModelOptions(scope, path, engine, adapters);
       LoadingHandle loading;
       Native.Check(Abi.pumice_model_load_begin(Handle, ref options, out loading));
       return new Loading(loading);
@@ -100,10 +102,14 @@ public sealed class Device : IDisposable {
 
   public void Dispose() { Handle.Dispose(); }
 
-  private static pumice_model_options ModelOptions(Scope scope, string path, EngineOptions engine) {
+  private static pumice_model_options ModelOptions(Scope scope, string path, EngineOptions engine,
+                                                   IDictionary<string, string> adapters) {
+    var given = (adapters ?? new Dictionary<string, string>())
+      .Select(one => new pumice_adapter { name = scope.String(one.Key), path = scope.String(one.Value) }).ToList();
     return new pumice_model_options {
       struct_size = Native.SizeOf<pumice_model_options>(), path = scope.String(path),
-      engine = engine == null ? IntPtr.Zero : scope.Struct(engine.Of(scope))
+      engine = engine == null ? IntPtr.Zero : scope.Struct(engine.Of(scope)),
+      adapters = scope.Structs(given), n_adapters = (UIntPtr)(ulong)given.Count
     };
   }
 }

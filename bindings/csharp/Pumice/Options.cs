@@ -59,13 +59,15 @@ public sealed class SessionOptions {
   public float MaxTokensPerSecond;
   /// <summary>Text comes in whole sentences.</summary>
   public bool Sentences;
+  /// <summary>The name of one of the model's; null: the model as it is.</summary>
+  public string Adapter;
 
   internal pumice_session_options Of(Scope scope) {
     return new pumice_session_options {
       struct_size = Native.SizeOf<pumice_session_options>(),
       sampling = Sampling == null ? IntPtr.Zero : scope.Struct(Sampling.Of(scope)), service_class = ServiceClass,
       priority = Priority, salt = scope.String(Salt), max_tokens_per_second = MaxTokensPerSecond,
-      sentences = Native.Bool(Sentences)
+      sentences = Native.Bool(Sentences), adapter = scope.String(Adapter)
     };
   }
 }

@@ -1,6 +1,7 @@
 // The C# sources on the built library, with the bundled model. Exit 77 where there is no Vulkan device.
 using System;
 using System.Collections;
+using System.Collections.Generic;
 using System.Linq;
 using System.Threading;
 using System.Threading.Tasks;
@@ -50,6 +51,11 @@ static class Tests {
     Equal(Throws<PumiceException>(() => device.Load("/nowhere/ä.gguf")).Status, Status.BadFile);
     Equal(Throws<PumiceException>(() => engine.Generate(Prompt, Tokens(100000))).Status, Status.DoesNotFit);
     Equal(Throws<PumiceException>(() => engine.Restore(new byte[] { 1, 2, 3 })).Status, Status.BadFile);
+    var adapters = new Dictionary<string, string> { { "fox", path } };
+    problem = Throws<PumiceException>(() => device.Load(path, null, adapters));
+    True(problem.Message.Contains("adapter fox: not a LoRA file"), problem.Message);
+    problem = Throws<PumiceException>(() => engine.OpenSession(new SessionOptions { Adapter = "fox" }));
+    True(problem.Message.Contains("unknown adapter \"fox\""), problem.Message);
   }
 
   private static void PiecesAreTheText() {

@@ -30,6 +30,9 @@ test("what fails says what and why", async () => {
   assert.throws(() => engine.generate(PROMPT, { speculation: "perhaps" }), /must be one of off, lookup, auto/);
   assert.throws(() => model.engine({ contexttokens: 3 }), TypeError);
   assert.throws(() => model.engine({ struct_size: 3 }), TypeError);
+  assert.throws(() => device.load(process.env.PUMICE_MODEL, { adapters: { fox: process.env.PUMICE_MODEL } }),
+    /adapter fox: not a LoRA file/);
+  assert.throws(() => engine.session({ adapter: "fox" }), /unknown adapter "fox"/);
   await assert.rejects(engine.restore(Buffer.from("abc")), { status: "bad_file" });
   await assert.rejects(engine.setMemoryBudget(1), { status: "does_not_fit" });
 });

@@ -168,6 +168,17 @@ class pumice_files(Structure):
     ]
 
 
+class pumice_adapter(Structure):
+    _fields_ = [
+        ("name", pumice_string),
+        ("path", pumice_string),
+        ("memory", c_void_p),
+        ("memory_bytes", c_uint64),
+        ("scale", c_float),
+        ("unused", c_uint32),
+    ]
+
+
 class pumice_model_info(Structure):
     _fields_ = [
         ("struct_size", c_size_t),
@@ -265,6 +276,8 @@ class pumice_model_options(Structure):
         ("embeds", c_uint32),
         ("unused", c_uint32),
         ("pooling", pumice_string),
+        ("adapters", POINTER(pumice_adapter)),
+        ("n_adapters", c_size_t),
     ]
 
 
@@ -320,6 +333,7 @@ class pumice_session_options(Structure):
         ("salt", pumice_string),
         ("max_tokens_per_second", c_float),
         ("sentences", c_uint32),
+        ("adapter", pumice_string),
     ]
 
 

@@ -63,7 +63,7 @@ class Engine(Handle):
 
     def generate(self, prompt, *, max_tokens=0, **options):
         """An Answer that continues a text (or token ids). `options`: those of Session.say and of sampling, and of an answer
-        without a session service_class ("normal", "interactive", "batch"), priority and salt."""
+        without a session service_class ("normal", "interactive", "batch"), priority, salt and adapter."""
         return self._submit(0, prompt=prompt, max_tokens=max_tokens, **options)
 
     def chat(self, messages, *, max_tokens=0, **options):
@@ -75,12 +75,12 @@ class Engine(Handle):
         return self._submit(0, asked=messages, max_tokens=max_tokens, **options)
 
     def session(self, *, system=None, service_class="normal", priority=0, salt=None, max_tokens_per_second=0,
-                sentences=False, **sampling):
-        """A Session: a conversation, or a character. `sampling`: temperature, top_k, top_p, min_p, repeat_penalty,
+                sentences=False, adapter=None, **sampling):
+        """A Session: a conversation, or a character. `adapter`: the name of one of the model's. `sampling`: temperature, top_k, top_p, min_p, repeat_penalty,
         frequency_penalty, presence_penalty, seed, logit_bias."""
         options = new(_abi.pumice_session_options, sampling=_sampling(**sampling),
                       service_class=_choice("service_class", service_class, _CLASSES), priority=priority, salt=salt,
-                      max_tokens_per_second=max_tokens_per_second, sentences=int(sentences))
+                      max_tokens_per_second=max_tokens_per_second, sentences=int(sentences), adapter=adapter)
         number = ctypes.c_uint64()
         call("session_open", self.pointer, ctypes.byref(options), ctypes.byref(number))
         return Session(self, number.value, system)
@@ -126,15 +126,15 @@ class Engine(Handle):
     def _submit(self, session, *, prompt=None, messages=None, max_tokens=0, stop=(), timeout=None, ignore_end=False,
                 special=False, constraint=None, schema=None, grammar=None, regex=None, log_probs=None, asked=None, tools=None,
                 tool_choice=None, template_variables=None, speculation="off", service_class=None, priority=None, salt=None,
-                **sampling):
+                adapter=None, **sampling):
         if constraint is None and any(text is not None for text in (schema, grammar, regex)):
             constraint = Constraint(self.model, schema=schema, grammar=grammar, regex=regex)
         options = {"max_new_tokens": max_tokens, "sampling": _sampling(**sampling), "special": int(special),
                    "ignore_end": int(ignore_end), "timeout_us": None if timeout is None else max(1, int(timeout * 1e6)),
                    "constraint": None if constraint is None else constraint.pointer,
                    "speculation": _choice("speculation", speculation, _SPECULATIONS)}
-        if any(value is not None for value in (service_class, priority, salt)):
-            options["alone"] = new(_abi.pumice_session_options, priority=priority, salt=salt,
+        if any(value is not None for value in (service_class, priority, salt, adapter)):
+            options["alone"] = new(_abi.pumice_session_options, priority=priority, salt=salt, adapter=adapter,
                                    service_class=_choice("service_class", service_class or "normal", _CLASSES))
         stops = [stop] if isinstance(stop, str) else list(stop)
         if stops:

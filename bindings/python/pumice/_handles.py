@@ -11,6 +11,7 @@ import weakref
 
 from . import _abi
 from ._library import Error, call, counted, new, string, text_of
+from ._library import array as array_of
 from ._schema import schema_of
 
 
@@ -133,7 +134,8 @@ class Device(Handle):
         `open_file`: opens the file of a name, `path` or another part, instead of the system: a binary file object that
         seeks, such as zipfile's. `memory`: the file's bytes, instead of a file. `engine`: a dict of options of the Engine that
         will be made, for which room is left (and which `mtp` must be said in). `embeds`: for Model.embedder instead of
-        engines; `pooling`: "mean", "cls" or "last", instead of what the file says."""
+        engines; `pooling`: "mean", "cls" or "last", instead of what the file says. `adapters`: a dict of LoRA adapters for
+        sessions and requests, from names to GGUF files (which `open_file` opens too), or to pairs of file and scale."""
         return Model(self, path, **options)
 
 
@@ -224,18 +226,25 @@ class _Files:
         self._files.pop(number).close()
 
 
+def _adapter(name, file):
+    path, scale = file if isinstance(file, tuple) else (file, 1)
+    return _abi.pumice_adapter(name=string(name), path=string(os.fspath(path)), scale=scale)
+
+
 class _Source:
     """pumice_model_options, and what must live as long as the model, which is read again where a device was lost."""
 
     def __init__(self, path, *, open_file=None, memory=None, engine=None, embeds=False, chat_template=None,
-                 answer_format=None, pooling=None):
+                 answer_format=None, pooling=None, adapters=None):
         self.files = None if open_file is None else _Files(open_file)
         self.memory = memory if memory is None or isinstance(memory, bytes) else bytes(memory)
         self.options = new(_abi.pumice_model_options, path=os.fspath(path), files=self.files and self.files.struct,
                            memory=self.memory and ctypes.cast(ctypes.c_char_p(self.memory), ctypes.c_void_p),
                            memory_bytes=self.memory and len(self.memory),
                            engine=None if engine is None else new(_abi.pumice_engine_options, **engine),
-                           embeds=int(embeds), chat_template=chat_template, answer_format=answer_format, pooling=pooling)
+                           embeds=int(embeds), chat_template=chat_template, answer_format=answer_format, pooling=pooling,
+                           adapters=array_of(_abi.pumice_adapter, [_adapter(*item) for item in (adapters or {}).items()]),
+                           n_adapters=len(adapters or {}))
 
     def call(self, name, *arguments):
         """As `call`, with what a file object raised as the cause."""

@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import re
+import struct
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,23 @@ from pumice import _abi, _library  # noqa: E402
 
 MODEL = ROOT / "models/pumice-stories.gguf"
 PROMPT = "Once upon a time"
+
+
+def adapter_bytes(weight):
+    """A GGUF of rank 1 that adds `weight` times the sum of what goes into a matrix of the model to half of what comes out."""
+    def string(text):
+        return struct.pack("<Q", len(text)) + text.encode()
+
+    metadata = [("general.architecture", "llama"), ("general.type", "adapter"), ("adapter.type", "lora")]
+    tensors = [("a", (384, 1), [1.0] * 384), ("b", (1, 128), [weight, 0.0] * 64)]
+    data = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
+    data += b"".join(string(key) + struct.pack("<I", 8) + string(value) for key, value in metadata)
+    offset = 0
+    for name, dims, values in tensors:
+        data += string(f"blk.1.ffn_down.weight.lora_{name}") + struct.pack("<IQQIQ", 2, *dims, 0, offset)
+        offset += 4 * len(values)
+    data += bytes(-len(data) % 32)
+    return data + b"".join(struct.pack(f"<{len(values)}f", *values) for _, _, values in tensors)
 
 
 class Handles(unittest.TestCase):
@@ -105,6 +123,25 @@ class Answers(unittest.TestCase):
         self.assertEqual(len(answer.log_probs), 24)
         self.assertLess(answer.log_probs[0][1][1][1], 0)
         self.assertEqual(self.model.detokenize(answer.tokens).strip(), self.text.strip())
+
+    def test_adapters_are_named(self):
+        # An adapter that adds nothing says what the model says, and one that adds much does not.
+        with tempfile.TemporaryDirectory() as folder:
+            names = {}
+            for name, weight in (("same", 0.0), ("other", 0.5)):
+                names[name] = pathlib.Path(folder) / f"{name}.gguf"
+                names[name].write_bytes(adapter_bytes(weight))
+            with self.device.load(MODEL, adapters={"same": names["same"], "other": (names["other"], 2)}) as model:
+                with model.engine(context_tokens=128, n_sequences=2) as engine:
+                    said = {name: engine.generate(PROMPT, max_tokens=24, adapter=name) for name in (None, "same", "other")}
+                    said = {name: answer.wait().text for name, answer in said.items()}
+                    with engine.session(adapter="other") as session:
+                        self.assertEqual(session.go_on(PROMPT, max_tokens=24).wait().text, said["other"])
+                    with self.assertRaisesRegex(pumice.Error, "unknown adapter \"none\": expected same, other"):
+                        engine.generate(PROMPT, adapter="none")
+        self.assertEqual(said[None], self.text)
+        self.assertEqual(said["same"], self.text)
+        self.assertNotEqual(said["other"], self.text)
 
     def test_infos_and_tokens(self):
         self.assertIn(self.device.info.name, [one.name for one in pumice.devices()])

@@ -13,8 +13,8 @@
 // Structs begin with struct_size, which the caller sets to sizeof the struct; zeros elsewhere are
 // the defaults. Structs of callers compiled with an older or newer header are understood, but a
 // newer one may not ask for what this library does not know. Elements of arrays without a
-// struct_size (pumice_string, pumice_message, pumice_logit_bias) stay as they are: what they lack
-// will come as another array at the end of the struct that has them.
+// struct_size (pumice_string, pumice_message, pumice_logit_bias, pumice_adapter) stay as they are:
+// what they lack will come as another array at the end of the struct that has them.
 //
 // Threads. Any thread may open and close, load, submit, cancel, and ask. For each engine one thread
 // at a time may make the calls marked "polling thread"; a second one gets PUMICE_BUSY. Closing a
@@ -215,8 +215,22 @@ typedef struct pumice_files {
   // at once may read one file.
   size_t (*read_at)(void* user, void* file, uint64_t offset, void* bytes, size_t n_bytes);
   // Once for each file that was opened; NULL: nothing is to be closed.
+  // An adapter's file is closed with the last of them.
   void (*close)(void* user, void* file);
 } pumice_files;
+
+// A LoRA adapter of a model: a GGUF file as llama.cpp's converter makes them, of matrices that are
+// added to the model's for sessions and requests that name it (pumice_session_options.adapter).
+typedef struct pumice_adapter {
+  pumice_string name;
+  // A file of the system's or, with pumice_model_options.files, a name that these know.
+  pumice_string path;
+  // Or its bytes, in memory that stays as it is as long as the model's; `path` may be empty then.
+  const void* memory;
+  uint64_t memory_bytes;
+  float scale;      // of all that it adds; 0: 1
+  uint32_t unused;  // not read
+} pumice_adapter;
 
 typedef struct pumice_model_options {
   size_t struct_size;
@@ -244,6 +258,11 @@ typedef struct pumice_model_options {
   pumice_bool embeds;
   uint32_t unused;  // not read
   pumice_string pooling;
+  // At most 256, all in the device's memory; none of a model that embeds. Requests without one are
+  // as they would be. PUMICE_INVALID_ARGUMENT: two of one name. PUMICE_BAD_FILE: one of another
+  // model, or that adds to embeddings or experts; the message names it.
+  const pumice_adapter* adapters;
+  size_t n_adapters;
 } pumice_model_options;
 
 typedef struct pumice_model_info {
@@ -530,6 +549,9 @@ typedef struct pumice_session_options {
   // Text comes in whole sentences, with the token that shows that one has ended; tokens come one by
   // one as always.
   pumice_bool sentences;
+  // The name of one of pumice_model_options.adapters, whose cached prefixes are its own. Empty: the
+  // model as it is. A name that the model does not have is PUMICE_INVALID_ARGUMENT.
+  pumice_string adapter;
 } pumice_session_options;
 
 // `options` may be NULL. Every call copies the data that its options point to.
@@ -575,9 +597,10 @@ typedef struct pumice_restore_options {
 } pumice_restore_options;
 
 // Polling thread. A new session like the saved one. `options` may be NULL. Keys and values are
-// cached if there is room without taking any from requests. PUMICE_BAD_FILE, with nothing changed:
-// the bytes are not a session, are damaged, or belong to another model or, without tokens_only, to
-// another kv_type or arithmetic.
+// cached if there is room without taking any from requests. An adapter is found by its file and
+// scale, whatever its name is by now. PUMICE_BAD_FILE, with nothing changed: the bytes are not a
+// session, are damaged, or belong to another model, to an adapter that this one does not have or,
+// without tokens_only, to another kv_type or arithmetic.
 PUMICE_API pumice_status pumice_session_restore(pumice_engine* engine, const void* bytes,
                                                 size_t n_bytes,
                                                 const pumice_restore_options* options,
@@ -661,7 +684,7 @@ typedef struct pumice_request_options {
   pumice_string tool_choice;
   // With `parts`. The chat template's variables, a JSON object: {"enable_thinking": false}.
   pumice_string template_variables_json;
-  // Of a request without a session: its class, priority, salt and pace. NULL: the defaults.
+  // Of a request without a session: its class, priority, salt, pace and adapter. NULL: the defaults.
   const pumice_session_options* alone;
 } pumice_request_options;
 
