@@ -549,8 +549,8 @@ typedef struct pumice_session_options {
   // Text comes in whole sentences, with the token that shows that one has ended; tokens come one by
   // one as always.
   pumice_bool sentences;
-  // The name of one of pumice_model_options.adapters, whose cached prefixes are its own. Empty: the
-  // model as it is. A name that the model does not have is PUMICE_INVALID_ARGUMENT.
+  // The name of one of pumice_model_options.adapters, whose cached prefixes are its own, and in no
+  // prefix_store. Empty: the model as it is. PUMICE_INVALID_ARGUMENT: the model has none so named.
   pumice_string adapter;
 } pumice_session_options;
 
