@@ -94,7 +94,7 @@ class FaultLoop : public test::FaultTest {
   }
 
   void open_again() {
-    const Status opened = recovery_->replace([this] { return open(); }, {});
+    const Status opened = recovery_->replace();
     ASSERT_TRUE(opened.ok()) << opened.error().message;
   }
 
