@@ -32,10 +32,10 @@ void load_x(uint block, out vec4 x[kLoads]) {
   }
 }
 
-float x_value(vec4 x[kLoads], uint row, uint k) {
-  const uint quad = row * kBlockQuads + k / 4;
-  return subgroupShuffle(x[quad / subgroup_size][k % 4], quad % subgroup_size);
-}
+// No functions of arrays: drivers take half their time for a kernel to see through the copies that calls make of them.
+#define X_QUAD(row, k) ((row) * kBlockQuads + (k) / 4)
+#define X_VALUE(x, row, k) \
+  subgroupShuffle(x[X_QUAD(row, k) / subgroup_size][(k) % 4], X_QUAD(row, k) % subgroup_size)
 
 #ifndef WEIGHT_FLOATS
 
@@ -46,9 +46,10 @@ const uint kPart = kHalfScales ? kBlock / 2 : kBlock;  // columns of one scale
 
 /// Code k of chain k % 4, divided by chain_scale and kCodeScale: a byte that has no sign is taken where it
 /// is in its word; one that has is moved to the top, where nothing has to be done about its sign.
-float code_of(Codes w, uint k) {
-  if (!kSignedCodes) return float(w.q[k / 4] & (0xFF << (8 * (k % 4))));
-  const int word = k % 4 == 3 ? w.q[k / 4] : w.q[k / 4] << (24 - 8 * (k % 4));
+#define CODE(w, k) code_of(w.q[(k) / 4], k)
+float code_of(int q, uint k) {
+  if (!kSignedCodes) return float(q & (0xFF << (8 * (k % 4))));
+  const int word = k % 4 == 3 ? q : q << (24 - 8 * (k % 4));
   return float(k % 4 == 0 ? word : word & 0xFF000000);
 }
 float chain_scale(uint chain) { return kSignedCodes ? 1.0 : 1.0 / float(1 << (8 * chain)); }
@@ -62,7 +63,7 @@ struct Codes {
 void read_codes(WeightTile t, uint block_of_tile, out Codes w) {
   read_weight_block(t, block_of_tile, w.values);
 }
-float code_of(Codes w, uint k) { return w.values[k]; }
+#define CODE(w, k) (w.values[k])
 float chain_scale(uint chain) { return 1.0; }
 const uint kPart = kBlock;
 
@@ -76,50 +77,46 @@ const uint kChains = 4;
 const uint kSums = lane_cols * tile_rows;
 const uint kLive = kSums > 8 ? 1 : kSums > 4 ? 2 : kChains;
 
-/// Add the products of columns [first, first + kPart) of the block.
-void multiply_part(Codes w[lane_cols], vec4 x[kLoads], uint first) {
-  float sums[lane_cols][tile_rows];
-  [[unroll]] for (uint chain = 0; chain < kChains; chain += kLive) {
-    float live[lane_cols][tile_rows][kLive];
-    [[unroll]] for (uint i = 0; i < kPart / kChains * kLive; ++i) {
-      const uint k = first + chain + i / kLive * kChains + i % kLive;
-      float code[lane_cols];
-      [[unroll]] for (uint c = 0; c < lane_cols; ++c) code[c] = code_of(w[c], k);
-      [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
-        const float value = x_value(x, r, k);
-        [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
-          const float sum = i < kLive ? 0.0 : live[c][r][i % kLive];
-          live[c][r][i % kLive] = fma(code[c], value, sum);
-        }
-      }
-    }
-    [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
-      [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
-        [[unroll]] for (uint i = 0; i < kLive; ++i) {
-          const float sum = live[c][r][i] * chain_scale(chain + i);
-          sums[c][r] = chain + i == 0 ? sum : sums[c][r] + sum;
-        }
-      }
-    }
-  }
-  [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
-    [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
-#ifndef WEIGHT_FLOATS
-      acc[c][r] = fma(w[c].scale[first * 2 / kBlock] * kCodeScale, sums[c][r], acc[c][r]);
-#else
-      acc[c][r] += sums[c][r];
-#endif
-    }
-  }
-}
-
 void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
   vec4 x[kLoads];
   load_x(block, x);
   Codes w[lane_cols];
   [[unroll]] for (uint c = 0; c < lane_cols; ++c) read_codes(tiles[c], block_of_tile, w[c]);
-  multiply_part(w, x, 0);
-  if (kPart < kBlock) multiply_part(w, x, kPart);
+  [[unroll]] for (uint first = 0; first < kBlock; first += kPart) {
+    float sums[lane_cols][tile_rows];
+    [[unroll]] for (uint chain = 0; chain < kChains; chain += kLive) {
+      float live[lane_cols][tile_rows][kLive];
+      [[unroll]] for (uint i = 0; i < kPart / kChains * kLive; ++i) {
+        const uint k = first + chain + i / kLive * kChains + i % kLive;
+        float code[lane_cols];
+        [[unroll]] for (uint c = 0; c < lane_cols; ++c) code[c] = CODE(w[c], k);
+        [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+          const float value = X_VALUE(x, r, k);
+          [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+            const float sum = i < kLive ? 0.0 : live[c][r][i % kLive];
+            live[c][r][i % kLive] = fma(code[c], value, sum);
+          }
+        }
+      }
+      [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+        [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+          [[unroll]] for (uint i = 0; i < kLive; ++i) {
+            const float sum = live[c][r][i] * chain_scale(chain + i);
+            sums[c][r] = chain + i == 0 ? sum : sums[c][r] + sum;
+          }
+        }
+      }
+    }
+    [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+      [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+#ifndef WEIGHT_FLOATS
+        acc[c][r] = fma(w[c].scale[first * 2 / kBlock] * kCodeScale, sums[c][r], acc[c][r]);
+#else
+        acc[c][r] += sums[c][r];
+#endif
+      }
+    }
+  }
 
 #ifndef WEIGHT_FLOATS
   if (!kOffsets) return;
@@ -128,8 +125,8 @@ void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
     float sum[2];
     [[unroll]] for (uint half_block = 0; half_block < 2; ++half_block) {
       const uint k = half_block * kBlock / 2;
-      sum[half_block] = (x_value(x, r, k) + x_value(x, r, k + 4)) +
-                        (x_value(x, r, k + 8) + x_value(x, r, k + 12));
+      sum[half_block] = (X_VALUE(x, r, k) + X_VALUE(x, r, k + 4)) +
+                        (X_VALUE(x, r, k + 8) + X_VALUE(x, r, k + 12));
     }
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
       if (kHalfScales) {
