@@ -36,7 +36,7 @@ class ApiAdapters : public test::ApiTest {
       paths_.push_back(to_utf8(path));
     }
     model_with_ = load({named("fox", 0), named("owl", 1)});
-    engine_ = make_engine(model_with_);
+    engine_ = test::create_invariant_engine(model_with_, 4);
   }
   void TearDown() override {
     pumice_engine_close(engine_);
@@ -70,16 +70,6 @@ class ApiAdapters : public test::ApiTest {
     EXPECT_STATUS(expected, pumice_model_load(device_, &options, &model));
     EXPECT_EQ(model, nullptr);
     return pumice_last_error();
-  }
-  /// Texts of batches are those of single requests.
-  static pumice_engine* make_engine(pumice_model* model) {
-    pumice_engine_options options{sizeof options};
-    options.context_tokens = 128;
-    options.n_sequences = 4;
-    options.invariant = 1;
-    pumice_engine* engine = nullptr;
-    EXPECT_OK(pumice_engine_create(model, &options, &engine));
-    return engine;
   }
   static pumice_session open(pumice_engine* engine, const char* adapter) {
     pumice_session_options options{sizeof options};
@@ -131,7 +121,7 @@ class ApiAdapters : public test::ApiTest {
 };
 
 TEST_F(ApiAdapters, SayWhatTheEngineSaysWithThem) {
-  pumice_engine* base = make_engine(model_);
+  pumice_engine* base = test::create_invariant_engine(model_, 4);
   EXPECT_EQ(said(nullptr), said(base, nullptr)) << "without one";
   pumice_engine_close(base);
   EXPECT_EQ(said("fox"), engine_says(0, 1));
@@ -141,7 +131,7 @@ TEST_F(ApiAdapters, SayWhatTheEngineSaysWithThem) {
   pumice_adapter half = named("half", 0);
   half.scale = 0.5f;
   pumice_model* model = load({half});
-  pumice_engine* engine = make_engine(model);
+  pumice_engine* engine = test::create_invariant_engine(model, 4);
   EXPECT_EQ(said(engine, "half"), engine_says(0, 0.5f));
   pumice_engine_close(engine);
   pumice_model_close(model);
@@ -173,7 +163,7 @@ TEST_F(ApiAdapters, StayWithTheirSessions) {
 
   // By its file, not by its name or place.
   pumice_model* model = load({named("bird", 1), named("fox", 0)});
-  pumice_engine* engine = make_engine(model);
+  pumice_engine* engine = test::create_invariant_engine(model, 4);
   pumice_session restored = 0;
   EXPECT_OK(pumice_session_restore(engine, bytes.data(), n, nullptr, &restored));
   const Answer answer = test::ask(engine, restored, more);
@@ -186,7 +176,7 @@ TEST_F(ApiAdapters, StayWithTheirSessions) {
     pumice_adapter other = named("owl", scaled ? 1 : 0);
     if (scaled) other.scale = 0.5f;
     model = load({other});
-    engine = make_engine(model);
+    engine = test::create_invariant_engine(model, 4);
     EXPECT_STATUS(PUMICE_BAD_FILE,
                   pumice_session_restore(engine, bytes.data(), n, nullptr, &restored));
     EXPECT_NE(std::string(pumice_last_error()).find("belongs to another model"), std::string::npos);
@@ -211,7 +201,7 @@ TEST_F(ApiAdapters, ThatTheModelLacksAreRefusedByName) {
   session_options.adapter = {nullptr, 3};
   EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_submit(engine_, 0, &options, &request));
   EXPECT_STREQ(pumice_last_error(), "adapter is NULL, but its length is not 0");
-  pumice_engine* base = make_engine(model_);
+  pumice_engine* base = test::create_invariant_engine(model_, 4);
   session_options.adapter = pumice_str("fox");
   EXPECT_STATUS(PUMICE_INVALID_ARGUMENT, pumice_submit(base, 0, &options, &request));
   EXPECT_STREQ(pumice_last_error(),
@@ -294,7 +284,7 @@ TEST_F(ApiAdapters, ComeFromWhereTheModelDoes) {
   pumice_model* model = nullptr;
   EXPECT_OK(pumice_loading_take(loading, &model));
   pumice_loading_close(loading);
-  pumice_engine* engine = make_engine(model);
+  pumice_engine* engine = test::create_invariant_engine(model, 4);
   EXPECT_EQ(said(engine, "fox"), fox);
   EXPECT_EQ(said(engine, "owl"), owl);
   pumice_model_close(model);

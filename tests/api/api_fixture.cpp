@@ -101,13 +101,25 @@ pumice_model* load_model(pumice_device* device) {
   return model;
 }
 
+pumice_engine* create_engine(pumice_model* model, const pumice_engine_options& options) {
+  pumice_engine* engine = nullptr;
+  EXPECT_OK(pumice_engine_create(model, &options, &engine));
+  return engine;
+}
+
 pumice_engine* create_engine(pumice_model* model, uint32_t n_sequences, uint32_t context_tokens) {
   pumice_engine_options options{sizeof options};
   options.n_sequences = n_sequences;
   options.context_tokens = context_tokens;
-  pumice_engine* engine = nullptr;
-  EXPECT_OK(pumice_engine_create(model, &options, &engine));
-  return engine;
+  return create_engine(model, options);
+}
+
+pumice_engine* create_invariant_engine(pumice_model* model, uint32_t n_sequences) {
+  pumice_engine_options options{sizeof options};
+  options.n_sequences = n_sequences;
+  options.context_tokens = 128;
+  options.invariant = 1;
+  return create_engine(model, options);
 }
 
 pumice_request_options request_of(const char* text, uint32_t max_new_tokens) {

@@ -44,8 +44,11 @@ pumice_device* open_device();
 std::string log_of(pumice_device* device, pumice_log_level level);
 
 pumice_model* load_model(pumice_device* device);
+pumice_engine* create_engine(pumice_model* model, const pumice_engine_options& options);
 pumice_engine* create_engine(pumice_model* model, uint32_t n_sequences = 4,
                              uint32_t context_tokens = 256);
+/// Contexts of 128 tokens, and bit-equal results whatever is batched or computed again.
+pumice_engine* create_invariant_engine(pumice_model* model, uint32_t n_sequences);
 
 /// A greedy request of a text.
 pumice_request_options request_of(const char* text, uint32_t max_new_tokens);

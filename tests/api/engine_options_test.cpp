@@ -34,9 +34,7 @@ class ApiEngineOptions : public test::ApiTest {
     return options;
   }
   pumice_engine* make(const pumice_engine_options& options, pumice_model* model = nullptr) {
-    pumice_engine* engine = nullptr;
-    EXPECT_OK(pumice_engine_create(model != nullptr ? model : model_, &options, &engine));
-    return engine;
+    return test::create_engine(model != nullptr ? model : model_, options);
   }
   std::string refusal(const pumice_engine_options& options,
                       pumice_status expected = PUMICE_INVALID_ARGUMENT) {

@@ -65,15 +65,8 @@ class ApiLostDevice : public ::testing::Test {
         .release();
   }
 
-  /// Bit-equal results, whatever is computed again.
   static pumice_engine* make_engine(pumice_model* model) {
-    pumice_engine_options options{sizeof options};
-    options.context_tokens = 128;
-    options.n_sequences = 2;
-    options.invariant = 1;
-    pumice_engine* engine = nullptr;
-    EXPECT_OK(pumice_engine_create(model, &options, &engine));
-    return engine;
+    return test::create_invariant_engine(model, 2);
   }
 
   /// A greedy request and a seeded one. `refused`: what the host does when a poll says that the
