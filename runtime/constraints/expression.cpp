@@ -10,7 +10,6 @@
 namespace pumice {
 namespace {
 
-constexpr uint32_t kByteSetWords = 8;
 constexpr uint32_t kReserved = 0xFFFF0000;  // kinds of the three expressions without operands
 
 ByteSet byte_range(uint8_t first, uint8_t last) {
@@ -80,33 +79,44 @@ Expression ExpressionSet::make(std::span<const uint32_t> words) {
   return Expression{node.number};
 }
 
+ExpressionSet::ByteWords ExpressionSet::byte_words(Expression e) const {
+  ByteWords words{};
+  std::ranges::copy(nodes_[index(e)].subspan(1), words.begin());
+  return words;
+}
+
 ByteSet ExpressionSet::byte_set(Expression e) const {
-  const std::span<const uint32_t> words = nodes_[index(e)];
   ByteSet set;
-  for (uint32_t byte = 0; byte < 256; ++byte) {
-    if ((words[1 + byte / 32] >> byte % 32 & 1) != 0) set.set(byte);
-  }
+  for (uint32_t byte = 0; byte < 256; ++byte)
+    set[byte] = byte_set_has(e, static_cast<uint8_t>(byte));
   return set;
 }
 
 Expression ExpressionSet::bytes(const ByteSet& bytes) {
-  if (bytes.none()) return kNothing;
-  std::array<uint32_t, 1 + kByteSetWords> words{static_cast<uint32_t>(Kind::kBytes)};
+  ByteWords words{};
   for (uint32_t byte = 0; byte < 256; ++byte) {
-    if (bytes[byte]) words[1 + byte / 32] |= 1u << byte % 32;
+    if (bytes[byte]) words[byte / 32] |= 1u << byte % 32;
   }
+  return this->bytes(words);
+}
+
+Expression ExpressionSet::bytes(const ByteWords& words) {
+  if (words == ByteWords{}) return kNothing;
+  std::array<uint32_t, 1 + std::tuple_size_v<ByteWords>> node{static_cast<uint32_t>(Kind::kBytes)};
+  std::ranges::copy(words, node.begin() + 1);
   const uint32_t before = nodes_.size();
-  const Expression made = make(words);
-  if (index(made) >= before) refine_classes(bytes);
+  const Expression made = make(node);
+  if (index(made) >= before) refine_classes(words);
   return made;
 }
 
-/// Bytes that are together in a class and of which only some are in `bytes` part.
-void ExpressionSet::refine_classes(const ByteSet& bytes) {
+/// Bytes that are together in a class and of which only some are in the set part.
+void ExpressionSet::refine_classes(const ByteWords& words) {
+  const auto has = [&](uint32_t byte) { return (words[byte / 32] >> byte % 32 & 1) != 0; };
   std::array<uint8_t, 256> parted{};  // by class: that of those that leave it
   for (uint32_t byte = 0; byte < 256; ++byte) {
     const uint8_t from = classes_[byte];
-    if (bytes[byte] == bytes[representatives_[from]]) continue;
+    if (has(byte) == has(representatives_[from])) continue;
     if (parted[from] == 0) {
       parted[from] = static_cast<uint8_t>(representatives_.size());
       representatives_.push_back(static_cast<uint8_t>(byte));
@@ -118,8 +128,9 @@ void ExpressionSet::refine_classes(const ByteSet& bytes) {
 Expression ExpressionSet::literal(std::string_view bytes) {
   Expression made = kEmpty;
   for (size_t i = bytes.size(); i-- > 0;) {
-    ByteSet one;
-    one.set(static_cast<uint8_t>(bytes[i]));
+    const auto byte = static_cast<uint8_t>(bytes[i]);
+    ByteWords one{};
+    one[byte / 32] = 1u << byte % 32;
     made = concat(this->bytes(one), made);
   }
   return made;
@@ -183,10 +194,21 @@ ExpressionSet::Head ExpressionSet::head_of(Expression e) const {
   return {.body = Expression{words[1]}, .rest = rest, .min = words[2], .max = words[3]};
 }
 
+/// `part` is no sequence.
+Expression ExpressionSet::prepend(Expression part, Expression to) {
+  const Head a = head_of(part), b = head_of(to);
+  const uint64_t min = uint64_t{a.min} + b.min;
+  if (a.body != kNothing && a.body == b.body && min < kUnbounded) {  // x{1,2}x{3,4} = x{4,6}
+    return concat(repeat(a.body, static_cast<uint32_t>(min), add_counts(a.max, b.max)), b.rest);
+  }
+  return make({{static_cast<uint32_t>(Kind::kConcat), index(part), index(to)}});
+}
+
 Expression ExpressionSet::concat(Expression first, Expression second) {
   if (first == kNothing || second == kNothing) return kNothing;
   if (first == kEmpty) return second;
   if (second == kEmpty || (first == kEverything && second == kEverything)) return first;
+  if (!is(first, Kind::kConcat)) return prepend(first, second);
   std::vector<Expression> parts;  // sequences nest to the right
   while (is(first, Kind::kConcat)) {
     fuel_.spend(1);
@@ -194,17 +216,7 @@ Expression ExpressionSet::concat(Expression first, Expression second) {
     first = Expression{nodes_[index(first)][2]};
   }
   parts.push_back(first);
-  while (!parts.empty()) {
-    const Expression part = parts.back();
-    parts.pop_back();
-    const Head a = head_of(part), b = head_of(second);
-    const uint64_t min = uint64_t{a.min} + b.min;
-    if (a.body != kNothing && a.body == b.body && min < kUnbounded) {  // x{1,2}x{3,4} = x{4,6}
-      second = concat(repeat(a.body, static_cast<uint32_t>(min), add_counts(a.max, b.max)), b.rest);
-    } else {
-      second = make({{static_cast<uint32_t>(Kind::kConcat), index(part), index(second)}});
-    }
-  }
+  for (; !parts.empty(); parts.pop_back()) second = prepend(parts.back(), second);
   return second;
 }
 
@@ -275,12 +287,15 @@ Expression ExpressionSet::join(Kind operation, std::span<const Expression> opera
   const Expression neutral = any ? kNothing : kEverything;
   const Expression absorbing = any ? kEverything : kNothing;
   std::vector<Expression> flat;
-  ByteSet bytes;
+  ByteWords bytes{};
   bool has_bytes = false;
   const auto add = [&](Expression e) {
     if (e == neutral) return;
     if (is(e, Kind::kBytes)) {
-      bytes = !has_bytes ? byte_set(e) : any ? bytes | byte_set(e) : bytes & byte_set(e);
+      const ByteWords more = byte_words(e);
+      for (size_t i = 0; i < bytes.size(); ++i) {
+        bytes[i] = !has_bytes ? more[i] : any ? bytes[i] | more[i] : bytes[i] & more[i];
+      }
       has_bytes = true;
     } else {
       flat.push_back(e);
@@ -335,10 +350,10 @@ Expression ExpressionSet::derivative(Expression e, uint8_t byte) {
   if (index(e) <= index(kEverything)) return e == kEverything ? e : kNothing;
   if (is(e, Kind::kBytes)) return byte_set_has(e, byte) ? kEmpty : kNothing;
   const uint64_t key = uint64_t{index(e)} << 8 | classes_[byte];
-  if (const auto known = derivatives_.find(key); known != derivatives_.end()) return known->second;
+  if (const uint32_t* known = derivatives_.find(key)) return Expression{*known};
   fuel_.spend(8);  // what the entry takes
   const Expression made = derive(e, byte);
-  derivatives_.emplace(key, made);
+  derivatives_.insert(key, index(made));
   return made;
 }
 
@@ -422,8 +437,8 @@ bool ExpressionSet::is_nothing(Expression e) {
 
 size_t ExpressionSet::memory_bytes() const {
   constexpr size_t kMapEntry = 48;
-  return nodes_.memory_bytes() + facts_.capacity() * sizeof(Facts) +
-         kMapEntry * (derivatives_.size() + nothings_.size());
+  return nodes_.memory_bytes() + facts_.capacity() * sizeof(Facts) + derivatives_.memory_bytes() +
+         kMapEntry * nothings_.size();
 }
 
 }  // namespace pumice

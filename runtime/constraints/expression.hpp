@@ -15,6 +15,7 @@
 
 #include "constraints/fuel.hpp"
 #include "constraints/interner.hpp"
+#include "constraints/word_map.hpp"
 
 namespace pumice {
 
@@ -116,22 +117,26 @@ class ExpressionSet {
   bool is(Expression e, Kind wanted) const {
     return index(e) > index(kEverything) && kind(e) == wanted;
   }
+  using ByteWords = std::array<uint32_t, 8>;  ///< a ByteSet as a node has it
+  Expression bytes(const ByteWords& words);
+  ByteWords byte_words(Expression e) const;
   ByteSet byte_set(Expression e) const;
   bool byte_set_has(Expression e, uint8_t byte) const {
     return (nodes_[index(e)][1 + byte / 32] >> byte % 32 & 1) != 0;
   }
   void merge_repetitions(std::vector<Expression>& alternatives);
   Expression join(Kind operation, std::span<const Expression> operands);
+  Expression prepend(Expression part, Expression to);
   Expression derive(Expression e, uint8_t byte);
   Expression utf8_range(char32_t first, char32_t last);
-  void refine_classes(const ByteSet& bytes);
+  void refine_classes(const ByteWords& words);
   static uint32_t index(Expression e) { return static_cast<uint32_t>(e); }
 
   Fuel fuel_;
-  WordInterner nodes_;                                    // [kind, operands…]
-  std::vector<Facts> facts_;                              // of each node
-  std::unordered_map<uint64_t, Expression> derivatives_;  // by node << 8 | class
-  std::unordered_map<Expression, bool> nothings_;         // whose operators do not tell
+  WordInterner nodes_;                             // [kind, operands…]
+  std::vector<Facts> facts_;                       // of each node
+  WordMap derivatives_;                            // by node << 8 | class
+  std::unordered_map<Expression, bool> nothings_;  // whose operators do not tell
   std::array<uint8_t, 256> classes_{};
   std::vector<uint8_t> representatives_{0};
 };

@@ -24,18 +24,22 @@ class WordInterner {
   void clear();
   uint32_t size() const { return static_cast<uint32_t>(starts_.size() - 1); }
   size_t memory_bytes() const {
-    return 4 * (words_.capacity() + starts_.capacity() + slots_.capacity());
+    return 4 * (words_.capacity() + starts_.capacity()) + sizeof(Slot) * slots_.capacity();
   }
 
  private:
-  static constexpr uint32_t kFree = 0xFFFFFFFF;
   static constexpr size_t kFewestSlots = 64;
+  struct Slot {
+    static constexpr uint32_t kFree = 0xFFFFFFFF;
+    uint32_t number = kFree;
+    uint32_t hash = 0;  ///< its lower half: so few sequences are looked at that are others
+  };
 
   void grow();
 
   std::vector<uint32_t> words_;
   std::vector<uint32_t> starts_ = {0};
-  std::vector<uint32_t> slots_ = std::vector<uint32_t>(kFewestSlots, kFree);  // open addressing
+  std::vector<Slot> slots_ = std::vector<Slot>(kFewestSlots);  // open addressing
 };
 
 }  // namespace pumice
