@@ -12,10 +12,11 @@ import threading
 import unittest
 
 from command_line import BAD_FILE, BINARY, SHARED, USAGE, CommandLineTest, user_environment
+from serve_load_test import LAYER, Driver
 from serve_test import MODEL, PROMPT, AsksServer, Server
 
 # Random ones by name: the preset and the seed. Two are large enough that memory can be short.
-SYNTHETIC = {"lama": ("small-0.1b", 1), "lima": ("small-0.1b", 2), "quen": ("qwen35", 1)}
+SYNTHETIC = {"lama": ("small-0.1b", 1), "lima": ("small-0.1b", 2), "quen": ("qwen35", 1), "quin": ("qwen35", 2)}
 BERT = SHARED / "reference/embeddings/bert-cls.gguf"
 
 
@@ -40,8 +41,8 @@ class ModelsTest(AsksServer, unittest.TestCase):
             synthesize(cls.models, name)
         shutil.copy(MODEL, cls.models / "stories.gguf")
 
-    def start(self, *flags, model=None):
-        self.server = Server(self.folder, "--temp", "0", *flags, model=model)
+    def start(self, *flags, model=None, env=None):
+        self.server = Server(self.folder, "--temp", "0", *flags, model=model, env=env)
         self.addCleanup(self.server.stop)
         return self.server
 
@@ -193,6 +194,43 @@ class MemoryIsShort(ModelsTest):
             error = self.refused("/v1/completions", {"prompt": PROMPT, "model": "lama"}, 503, "lama", "MiB")
             self.assertEqual(error["code"], "model_not_loaded")
         self.assertEqual(self.complete("stories")[1], text)
+
+
+@unittest.skipUnless((LAYER / "faulty_layer.json").exists(), "needs the layer that is built where programs are native")
+class LostDevices(ModelsTest):
+    N_CLIENTS = 6
+    N_LOSSES = 4
+
+    def test_requests_of_all_models_go_on_and_one_is_loaded_meanwhile(self):
+        driver = Driver(self.folder / "faults")
+        names = ("stories", "quen", "quin")
+        # Texts of batches are those of single requests, computed again or not.
+        self.start("-m", self.models / "quen.gguf", "-m", self.models / "quin.gguf", "--models-max", "2", "--invariant",
+                   model=self.models / "stories.gguf", env=driver.environment())
+        texts = {name: self.complete(name, max_tokens=60)[1] for name in names}
+        results, wrong = [], []
+
+        def ask(i):
+            for name in names[i % 3:] + names[:i % 3]:
+                try:
+                    results.append((name, self.complete(name, max_tokens=60)))
+                except Exception as error:  # of a thread nobody hears otherwise
+                    wrong.append((name, error))
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(self.N_CLIENTS)]
+        for thread in threads:
+            thread.start()
+        for i in range(self.N_LOSSES):
+            self.server.wait_until(lambda: len(results) + len(wrong) >= i * 2, "requests")
+            driver.lose_device(lambda: not any(thread.is_alive() for thread in threads))
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        self.assertEqual(sorted(results), sorted((name, (name, texts[name])) for name in names
+                                                 for _ in range(self.N_CLIENTS)))
+        self.assertGreaterEqual(driver.n_lost, 2)
+        for name in names:
+            self.assertEqual(self.complete(name, max_tokens=60), (name, texts[name]))
 
 
 class Folder(ModelsTest):

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "base/printable.hpp"
+#include "host/host.hpp"
 
 namespace pumice::serve {
 namespace {
@@ -16,6 +18,14 @@ namespace {
 constexpr std::chrono::milliseconds kBusyInterval(10);
 /// Names in a message.
 constexpr size_t kMostNamed = 8;
+/// Of a model amid whose loading the device is lost.
+constexpr host::RetryPolicy kRetries{.most_tries = 5};
+
+/// Before the next try. The first opens the device again, so there is nothing to wait for.
+std::chrono::duration<double> pause_behind(uint32_t n_tries) {
+  const double pause_s = n_tries < 2 ? 0 : kRetries.first_pause_s * std::exp2(n_tries - 2);
+  return std::chrono::duration<double>(std::min(pause_s, kRetries.longest_pause_s));
+}
 
 ApiError not_loaded(const ModelCard& card, const Error& error) {
   return {.status = 503,
@@ -170,6 +180,7 @@ void ModelPool::load_next(std::unique_lock<std::mutex>& lock) {
   Model& model = *models_[index];
   // It was to leave, and has not.
   if (model.running != nullptr) return give(model);
+  uint32_t n_lost = 0;
   while (!stops_) {
     if (n_loaded() >= options_.most_loaded) {
       if (!make_room(lock)) wake_.wait_for(lock, kBusyInterval, [this] { return stops_; });
@@ -188,6 +199,11 @@ void ModelPool::load_next(std::unique_lock<std::mutex>& lock) {
       model.running->start();
       calls_.post([&model] { model.metrics.add_load(); });
       return give(model);
+    }
+    if (parts.error().code == ErrorCode::kDeviceLost && ++n_lost < kRetries.most_tries) {
+      logger_.warning("{}: {}; it is loaded again", model.card.id, parts.error().message);
+      wake_.wait_for(lock, pause_behind(n_lost), [this] { return stops_; });
+      continue;
     }
     if (parts.error().code != ErrorCode::kDoesNotFit || alone) {
       logger_.warning("{}: {}", model.card.id, parts.error().message);

@@ -35,7 +35,8 @@ class ModelPool {
   using Lease = std::shared_ptr<RunningModel>;
   using Ready = std::function<void(std::variant<Lease, ApiError>)>;
   /// Loads the model of that number. `alone`: no other one is loaded, so that it may take all that
-  /// there is. Errors with kDoesNotFit are tried again when there is more room.
+  /// there is. Errors with kDoesNotFit are tried again when there is more room, and those with
+  /// kDeviceLost a few times.
   using Open = std::function<Result<OpenedParts>(size_t model, bool alone)>;
   /// Makes what runs it, which is not started.
   using Run = std::function<std::unique_ptr<RunningModel>(size_t model, OpenedParts parts)>;
