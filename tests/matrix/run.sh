@@ -193,8 +193,8 @@ run_row() {
       test_on system tsan -R '^test_(pipelines|sharing)$'
       # Of the C ABI, who submits and cancels while another polls, and saves and restores meanwhile.
       GTEST_FILTER='Engines.*' test_on system tsan -R '^test_api$'
-      # Connections, the host and the device of a server.
-      test_on system tsan -R '^cli_serve$' ;;
+      # Connections, the host and the device of a server, of one model and of several.
+      test_on system tsan -R '^cli_serve(_models)?$' ;;
     windows)
       tests/matrix/wine.sh --fetch 2>&1 || exit
       tests/matrix/fetch_drivers.sh lavapipe-25 || exit 77

@@ -438,7 +438,15 @@ class Clients(ServeTest):
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         n = 1000 if hard == resource.RLIM_INFINITY or hard > 1200 else 500
-        body = json.dumps({"prompt": "One day", "max_tokens": 10, "stream": True, "ignore_eos": True}).encode()
+        # Where requests are slow to come in, the first have ended before the last are there: those take longer ones.
+        for max_tokens in (10, 40, 160):
+            if self.most_open_streams(n, max_tokens) >= n // 2:
+                return
+        self.fail("streams ended before half were open at once")
+
+    def most_open_streams(self, n, max_tokens):
+        """Of so many streams that begin together, how many were seen at once; all end, and say the same."""
+        body = json.dumps({"prompt": "One day", "max_tokens": max_tokens, "stream": True, "ignore_eos": True}).encode()
         request = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body
         connections = []
         for _ in range(n):
@@ -449,14 +457,17 @@ class Clients(ServeTest):
         most = 0
         while most < n // 2:
             open_now = self.server.metric("pumice:num_requests_running") + self.server.metric("pumice:num_requests_waiting")
-            self.assertGreater(max(open_now, 1 - most), 0, "they ended before half were open at once")
+            if open_now == 0 and most > 0:
+                break
             most = max(most, open_now)
         texts = set()
         for connection in connections:
             data = connection.makefile("rb").read()
             self.assertTrue(data.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"), data[-200:])
             texts.add("".join(re.findall(r'"text":"([^"]*)"', data.decode())))
+            connection.close()
         self.assertEqual(len(texts), 1)
+        return most
 
     def test_a_client_that_does_not_read_is_cut_off(self):
         def is_cut():
