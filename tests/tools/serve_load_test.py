@@ -23,10 +23,10 @@ import time
 import unittest
 
 import serve_test
-from command_line import BINARY, USAGE, CommandLineTest
+from command_line import USAGE, CommandLineTest
 from serve_test import MODEL, Server
 
-LAYER = pathlib.Path(BINARY).resolve().parents[1] / "tests/tools"
+LAYER = pathlib.Path(os.environ.get("PUMICE_TEST_LAYER", "")).resolve()  # faulty_layer.cpp, beside its manifest
 N_CLIENTS = 16
 # A lesser class waits for all others, which is long where a machine has much else to do; ctest ends what hangs.
 TIMEOUT_S = serve_test.TIMEOUT_S = 900
@@ -269,6 +269,9 @@ class Load:
         return "cut"
 
 
+NEEDS_LAYER = unittest.skipUnless(LAYER.is_file(), "needs PUMICE_TEST_LAYER, a layer that is built where programs are native")
+
+
 class Driver:
     """What is asked of faulty_layer.cpp."""
 
@@ -280,7 +283,7 @@ class Driver:
     def environment(self):
         # A path takes the place of the system's own, which has the validation layer.
         others = os.environ.get("VK_LAYER_PATH") or "/usr/share/vulkan/explicit_layer.d"
-        return {"VK_INSTANCE_LAYERS": "VK_LAYER_PUMICE_faults", "VK_LAYER_PATH": f"{LAYER}:{others}",
+        return {"VK_INSTANCE_LAYERS": "VK_LAYER_PUMICE_faults", "VK_LAYER_PATH": f"{LAYER.parent}:{others}",
                 "PUMICE_TEST_FAULTS": str(self.folder)}
 
     def lose_device(self, give_up):
@@ -307,7 +310,7 @@ class Driver:
         new.rename(self.folder / "grant")
 
 
-@unittest.skipUnless((LAYER / "faulty_layer.json").exists(), "needs the layer that is built where programs are native")
+@NEEDS_LAYER
 class YieldTest(CommandLineTest):
     def test_a_driver_that_does_not_say_what_it_grants_is_refused(self):
         driver = Driver(self.folder / "faults")
@@ -316,7 +319,7 @@ class YieldTest(CommandLineTest):
                      says="VK_EXT_memory_budget")
 
 
-@unittest.skipUnless((LAYER / "faulty_layer.json").exists(), "needs the layer that is built where programs are native")
+@NEEDS_LAYER
 class LoadTest(unittest.TestCase):
     n_requests = 120
 

@@ -12,7 +12,7 @@ import threading
 import unittest
 
 from command_line import BAD_FILE, BINARY, SHARED, USAGE, CommandLineTest, user_environment
-from serve_load_test import LAYER, Driver
+from serve_load_test import NEEDS_LAYER, Driver
 from serve_test import MODEL, PROMPT, AsksServer, Server
 
 # Random ones by name: the preset and the seed. Two are large enough that memory can be short.
@@ -196,7 +196,7 @@ class MemoryIsShort(ModelsTest):
         self.assertEqual(self.complete("stories")[1], text)
 
 
-@unittest.skipUnless((LAYER / "faulty_layer.json").exists(), "needs the layer that is built where programs are native")
+@NEEDS_LAYER
 class LostDevices(ModelsTest):
     N_CLIENTS = 6
     N_LOSSES = 4

@@ -133,7 +133,11 @@ void HttpServer::stop() { network_->io.stop(); }
 void HttpServer::post(std::function<void()> task) { asio::post(network_->io, std::move(task)); }
 
 void HttpServer::work(std::function<void()> task) {
-  asio::post(network_->workers, std::move(task));
+  asio::post(network_->workers, [network = network_.get(), task = std::move(task)]() mutable {
+    task();
+    // What it holds ends where it began: an exchange may be the last that holds its connection.
+    asio::post(network->io, [ended = std::move(task)] {});
+  });
 }
 
 void HttpServer::after(double s, std::function<void()> task) {
