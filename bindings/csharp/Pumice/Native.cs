@@ -59,8 +59,10 @@ internal static class Native {
 
   internal static uint Bool(bool value) { return value ? 1u : 0u; }
 
+  /// <summary>At least one, unless it is zero, which leaves a default.</summary>
   internal static ulong Microseconds(TimeSpan time) {
-    return checked((ulong)(time.Ticks / (TimeSpan.TicksPerMillisecond / 1000)));
+    const long TicksOfOne = TimeSpan.TicksPerMillisecond / 1000;
+    return checked((ulong)((time.Ticks + TicksOfOne - 1) / TicksOfOne));
   }
 
   internal static TimeSpan Duration(ulong microseconds) {

@@ -236,23 +236,26 @@ static class Tests {
 
   private static void ChoicesAndScores() {
     Func<ulong, Answer, Answer> choice = (seed, first) => engine.Generate(Prompt, new AnswerOptions {
-      MaxTokens = 24, Sampling = new Sampling { Temperature = 0.9f, Seed = seed }, Scores = first == null,
-      SharesPromptWith = first });
+      MaxTokens = 24, Sampling = new Sampling { Temperature = 0.9f, Seed = seed }, SharesPromptWith = first });
     Answer one = choice(1, null), two = choice(2, one);
     True(one.Wait().Text != two.Wait().Text, "two choices");
+    Equal(two.Usage.CachedTokens, two.Usage.PromptTokens);
     Equal(choice(2, null).Wait().Text, two.Text);
+    Answer scored = engine.Generate(Prompt, new AnswerOptions { MaxTokens = 24, Scores = true }).Wait();
+    Equal(scored.Text, text);
     uint[] tokens = model.Tokenize(Prompt);
-    True(one.Scores.Select(score => score.Token).SequenceEqual(tokens.Skip(1)), "a score of each token but the first");
-    True(one.Scores.All(score => score.LogProb <= 0), "logarithms");
-    Equal(one.Tokens.Length, 24);
+    True(scored.Scores.Select(score => score.Token).SequenceEqual(tokens.Skip(1)), "a score of each token but the first");
+    True(scored.Scores.All(score => score.LogProb <= 0), "logarithms");
+    Equal(scored.Tokens.Length, 24);
   }
 
   private static void GuessesAndLatencies() {
     using (var guessing = model.CreateEngine(new EngineOptions { DraftModel = path, Aging = TimeSpan.FromSeconds(9) })) {
       var answer = guessing.Generate(Prompt, new AnswerOptions {
-        MaxTokens = 24, Speculation = Speculation.Draft, MaxDraftTokens = 3 }).Wait();
+        MaxTokens = 24, Speculation = Speculation.Draft, MaxDraftTokens = 1 }).Wait();
       Equal(answer.Text, text);
       True(answer.Usage.AcceptedTokens > 0 && answer.Usage.DraftedTokens >= answer.Usage.AcceptedTokens, "guesses");
+      True(answer.Usage.DraftedTokens <= 12, "one a step");
       Latency first = guessing.GetLatency(LatencyKind.FirstToken), total = guessing.GetLatency(LatencyKind.Total);
       Equal(first.Count, 1ul);
       True(total.Max > first.Max && first.P50 > TimeSpan.Zero, "the first token comes before the last");

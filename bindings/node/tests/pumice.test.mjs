@@ -196,22 +196,25 @@ test("answers in parts", async () => {
 
 test("choices and scores of a prompt", async () => {
   const choice = (seed, options) => engine.generate(PROMPT, { maxTokens: 24, temperature: 0.9, seed, ...options });
-  const first = choice(1, { scores: true, logProbs: 0 });
+  const first = choice(1);
   const second = choice(2, { sharesPromptWith: first });
   assert.notEqual((await first.wait()).text, (await second.wait()).text);
+  assert.equal(second.usage.cachedTokens, second.usage.promptTokens);
   assert.equal((await choice(2).wait()).text, second.text);
   const tokens = Array.from(model.tokenize(PROMPT));
-  assert.deepEqual(first.scores.map(({ token }) => token), tokens.slice(1));
-  assert.ok(first.scores.every(({ logProb }) => logProb <= 0));
-  assert.deepEqual([first.tokens.length, first.logProbs.length, first.logProbs[0].top], [24, 24, []]);
-  assert.ok(first.computedTokens >= tokens.length + 23);
+  const scored = await engine.generate(PROMPT, { maxTokens: 24, scores: true, logProbs: 0 }).wait();
+  assert.equal(scored.text, text);
+  assert.deepEqual(scored.scores.map(({ token }) => token), tokens.slice(1));
+  assert.ok(scored.scores.every(({ logProb }) => logProb <= 0));
+  assert.deepEqual([scored.tokens.length, scored.logProbs.length, scored.logProbs[0].top], [24, 24, []]);
+  assert.ok(scored.computedTokens >= tokens.length + 23);
 });
 
 test("guesses and latencies", async () => {
   const other = model.engine({ draftModel: MODEL });
-  const { text: said, usage } = await other.generate(PROMPT, { maxTokens: 24, speculation: "draft", maxDraftTokens: 3 }).wait();
+  const { text: said, usage } = await other.generate(PROMPT, { maxTokens: 24, speculation: "draft", maxDraftTokens: 1 }).wait();
   assert.equal(said, text);
-  assert.ok(usage.acceptedTokens > 0 && usage.draftedTokens >= usage.acceptedTokens);
+  assert.ok(usage.acceptedTokens > 0 && usage.draftedTokens >= usage.acceptedTokens && usage.draftedTokens <= 12);
   const [first, total] = [other.latency("first_token"), other.latency("total")];
   assert.equal(first.count, 1);
   assert.ok(total.maxUs > first.maxUs);

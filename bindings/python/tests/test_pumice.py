@@ -192,24 +192,28 @@ class Answers(unittest.TestCase):
         with self.model.engine(draft_model=MODEL) as engine:
             self.assertEqual(engine.generate(PROMPT, max_tokens=24, speculation="draft", salt="s").wait().text, self.text)
             self.assertGreater(engine.stats()["accepted_tokens"], 0)
-            slow = engine.generate(PROMPT, max_tokens=4, max_tokens_per_second=20, speculation="lookup", max_draft_tokens=2).wait()
-            self.assertGreater(slow.usage["total_s"], 0.1)
+            slow = engine.generate(PROMPT, max_tokens=24, speculation="draft", max_draft_tokens=1, max_tokens_per_second=50).wait()
+            self.assertGreater(slow.usage["total_s"], 0.4)
             self.assertLessEqual(slow.usage["accepted_tokens"], slow.usage["drafted_tokens"])
+            self.assertLessEqual(slow.usage["drafted_tokens"], 12)
             self.assertEqual(engine.latency("first_token")["count"], 2)
             self.assertGreater(engine.latency("total")["max_us"], engine.latency("first_token")["max_us"])
 
     def test_choices_and_scores_of_a_prompt(self):
-        first = self.engine.generate(PROMPT, max_tokens=24, temperature=0.9, seed=1, scores=True, log_probs=0)
+        first = self.engine.generate(PROMPT, max_tokens=24, temperature=0.9, seed=1)
         second = self.engine.generate(PROMPT, max_tokens=24, temperature=0.9, seed=2, shares_prompt_with=first)
         self.assertNotEqual(first.wait().text, second.wait().text)
+        self.assertEqual(second.usage["cached_tokens"], second.usage["prompt_tokens"])
         again = self.engine.generate(PROMPT, max_tokens=24, temperature=0.9, seed=2).wait()
         self.assertEqual(second.text, again.text)
+        scored = self.engine.generate(PROMPT, max_tokens=24, scores=True, log_probs=0).wait()
+        self.assertEqual(scored.text, self.text)
         tokens = self.model.tokenize(PROMPT)
-        self.assertEqual([token for token, _ in first.scores], tokens[1:])
-        self.assertTrue(all(log_prob <= 0 for _, log_prob in first.scores))
-        self.assertEqual((len(first.log_probs), first.log_probs[0][1]), (24, []))
-        self.assertGreaterEqual(first.computed_tokens, len(tokens) + 23)
-        self.assertEqual(first.usage["forgotten_questions"], 0)
+        self.assertEqual([token for token, _ in scored.scores], tokens[1:])
+        self.assertTrue(all(log_prob <= 0 for _, log_prob in scored.scores))
+        self.assertEqual((len(scored.log_probs), scored.log_probs[0][1]), (24, []))
+        self.assertGreaterEqual(scored.computed_tokens, len(tokens) + 23)
+        self.assertEqual(scored.usage["forgotten_questions"], 0)
 
     def test_kernels_that_are_compiled_later(self):
         with self.model.engine(context_tokens=64, prewarm_later=1) as engine:
