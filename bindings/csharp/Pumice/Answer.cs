@@ -22,6 +22,7 @@ public sealed class Answer : IEnumerable<string> {
   private readonly StringBuilder content = new StringBuilder();
   private readonly List<ToolCall> calls = new List<ToolCall>();
   private PumiceException error;
+  private int computedTokens;
   private bool finished;
   private EndReason endReason;
   private Usage usage;
@@ -41,6 +42,8 @@ public sealed class Answer : IEnumerable<string> {
   /// <summary>Of the prompt's tokens but the first, if AnswerOptions.Scores asked for it: how probable each was behind
   /// those before it.</summary>
   public TokenLogProb[] Scores { get { lock (engine.Arrived) return scores.ToArray(); } }
+  /// <summary>How much of prompt and answer was computed so far.</summary>
+  public int ComputedTokens { get { lock (engine.Arrived) return computedTokens; } }
   /// <summary>Of Ask: what the model thought so far.</summary>
   public string Reasoning { get { lock (engine.Arrived) return reasoning.ToString(); } }
   /// <summary>Of Ask: what it said so far, without reasoning and calls.</summary>
@@ -118,6 +121,7 @@ public sealed class Answer : IEnumerable<string> {
 
   /// <summary>An event of the library's; of Engine alone, which holds Arrived.</summary>
   internal void Add(pumice_event one) {
+    computedTokens = checked((int)one.computed_tokens);
     if (one.kind == EventKind.Score) {
       scores.Add(new TokenLogProb { Token = one.token, LogProb = one.log_prob });
     } else if (one.has_token != 0) {

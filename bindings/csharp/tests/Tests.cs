@@ -247,6 +247,7 @@ static class Tests {
     True(scored.Scores.Select(score => score.Token).SequenceEqual(tokens.Skip(1)), "a score of each token but the first");
     True(scored.Scores.All(score => score.LogProb <= 0), "logarithms");
     Equal(scored.Tokens.Length, 24);
+    True(scored.ComputedTokens >= tokens.Length + 23, "prompt and answer");
   }
 
   private static void GuessesAndLatencies() {
