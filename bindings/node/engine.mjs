@@ -126,8 +126,8 @@ export class Engine {
         ...prompt, maxNewTokens: maxTokens, ignoreEnd, special, speculation, sampling: sampling(sampled),
         stops: stops.length ? stops : null, nStops: stops.length,
         timeoutUs: microseconds(timeout), constraint: held?.pointer, logProbs: logProbs !== undefined, nTopLogProbs: logProbs,
-        scores, maxDraftTokens, sharesPromptWith: sharesPromptWith?.request, toolChoice, toolsJson: tools && JSON.stringify(tools),
-        templateVariablesJson: templateVariables && JSON.stringify(templateVariables),
+        scores, maxDraftTokens, sharesPromptWith: sharesPromptWith?.request, toolChoice,
+        toolsJson: tools && JSON.stringify(tools), templateVariablesJson: templateVariables && JSON.stringify(templateVariables),
         alone: isSaid ? struct("pumice_session_options", alone) : null }), number);
     } finally {
       if (texts.length) held.close();
@@ -178,8 +178,9 @@ const askedOf = (messages) => ({ parts: true, messagesJson: JSON.stringify(messa
 //
 // Of all that was taken so far: `text`, `tokens`, `logProbs`; `scores` of its prompt, [{token, logProb}], each behind those
 // before it; `computedTokens` of prompt and answer. Of one that was asked for in parts (`ask`): `reasoning`, `content` and
-// `calls` [{id, name, arguments (JSON), complete}], as far as they came. Once it has ended: `endReason` ("stop", "length", "stop_text",
-// "window", "cancelled", "timeout", "error"), `usage`.
+// `calls` [{id, name, arguments (JSON), complete}], as far as they came.
+//
+// Once it has ended: `endReason` ("stop", "length", "stop_text", "window", "cancelled", "timeout", "error"), `usage`.
 export class Answer {
   #engine;
   #hasLogProbs;

@@ -231,7 +231,8 @@ test("vectors of texts", async () => {
   const cosine = (other) => vectors[0].reduce((sum, one, i) => sum + one * vectors[other][i], 0);
   assert.ok(Math.abs(cosine(2) - 1) < 1e-4 && cosine(1) < 0.999);
   assert.deepEqual(await embedder.embed([]), []);
-  await assert.rejects(embedder.embed(["dog ".repeat(100)]), (error) => error.status === "does_not_fit" && /text 1 has/.test(error.message));
+  await assert.rejects(embedder.embed(["dog ".repeat(100)]), (error) =>
+    error.status === "does_not_fit" && /text 1 has/.test(error.message));
   const last = embedder.embed(["A cat slept."]);
   await embedder.close();
   assert.equal((await last)[0].length, vectors[0].length);

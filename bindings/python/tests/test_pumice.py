@@ -192,7 +192,8 @@ class Answers(unittest.TestCase):
         with self.model.engine(draft_model=MODEL) as engine:
             self.assertEqual(engine.generate(PROMPT, max_tokens=24, speculation="draft", salt="s").wait().text, self.text)
             self.assertGreater(engine.stats()["accepted_tokens"], 0)
-            slow = engine.generate(PROMPT, max_tokens=24, speculation="draft", max_draft_tokens=1, max_tokens_per_second=50).wait()
+            slow = engine.generate(PROMPT, max_tokens=24, speculation="draft", max_draft_tokens=1,
+                                   max_tokens_per_second=50).wait()
             self.assertGreater(slow.usage["total_s"], 0.4)
             self.assertLessEqual(slow.usage["accepted_tokens"], slow.usage["drafted_tokens"])
             self.assertLessEqual(slow.usage["drafted_tokens"], 12)
