@@ -1,7 +1,7 @@
 // Engines, sessions and answers.
 import { PUMICE_NO_LIMIT } from "./abi.mjs";
-import { PumiceError, arrayOf, blank, bytesOf, call, callAside, close, counted, filled, nameOf, string, struct,
-  textOf, valueOf } from "./library.mjs";
+import { PumiceError, Turns, arrayOf, blank, bytesOf, call, callAside, close, counted, filled, microseconds, nameOf, string,
+  struct, textOf, valueOf } from "./library.mjs";
 
 const WAIT_US = 50_000; // then a loop that waits looks whether its answer came
 
@@ -16,7 +16,7 @@ export class Engine {
   #pointer;
   #model;
   #answers = new Map(); // by request
-  #last = Promise.resolve(); // of what the library's polling thread is to do
+  #turns = new Turns(); // of the library's polling thread
 
   constructor(model, pointer) {
     this.#model = model;
@@ -29,8 +29,11 @@ export class Engine {
   }
 
   // An Answer that continues a text, or token ids. Options: maxTokens, stop, timeout (seconds), ignoreEnd, special,
-  // constraint or one of schema, grammar and regex, logProbs (so many of the likeliest for each token), speculation; and
-  // temperature, topK, topP, minP, repeatPenalty, frequencyPenalty, presencePenalty, seed, logitBias ({token: bias}).
+  // constraint or one of schema, grammar and regex, logProbs (so many of the likeliest for each token), scores (of the
+  // prompt's tokens: Answer.scores), speculation ("off", "lookup", "auto", "draft", "mtp") with maxDraftTokens of a guess,
+  // sharesPromptWith (another answer to the same prompt, of which this one is another choice); temperature, topK, topP, minP,
+  // repeatPenalty, frequencyPenalty, presencePenalty, seed, logitBias ({token: bias}); and of an answer without a session
+  // serviceClass, priority, salt, maxTokensPerSecond and adapter.
   generate(prompt, options = {}) {
     return this.submit(0, promptOf(prompt), options);
   }
@@ -38,6 +41,13 @@ export class Engine {
   // An Answer to messages [{role, content}], by the model's chat template.
   chat(messages, options = {}) {
     return this.submit(0, messagesOf(messages), options);
+  }
+
+  // An Answer in parts to messages as OpenAI has them, of any role: `reasoning`, `content`, `calls`. Options: those of
+  // generate, tools (OpenAI's functions), toolChoice ("auto", "none", "required", or a tool's name) and templateVariables,
+  // such as {enable_thinking: false}. The model needs a chat template.
+  ask(messages, options = {}) {
+    return this.submit(0, askedOf(messages), options);
   }
 
   // A Session: a conversation, or a character. Options: system, serviceClass, priority, salt, maxTokensPerSecond,
@@ -72,34 +82,53 @@ export class Engine {
     return filled("pumice_stats", "get_stats", this.pointer);
   }
 
+  // How long it took in all requests so far: of "queue", "first_token", "token_interval" or "total".
+  latency(kind) {
+    return filled("pumice_latency", "get_latency", this.pointer, valueOf("pumice_latency_kind", kind));
+  }
+
+  // Compiles kernels for about that long, one at least; whether all are there. For engines with prewarmLater.
+  prewarm(time = 0) {
+    return this.exclusive(() => {
+      const [done, total] = [[0], [0]];
+      call("prewarm", this.pointer, time, done, total);
+      return done[0] === total[0];
+    });
+  }
+
   // One step of work, for programs that draw frames: as much as keeps the device busy for that long. Answers then have
   // what came (Answer.take).
-  poll(microseconds = 0) {
-    return this.exclusive(() => this.#step(microseconds));
+  poll(time = 0) {
+    return this.exclusive(() => this.#step(time));
   }
 
   // Answers under way can't be read to their end afterwards.
   close() {
     const pointer = this.#pointer;
     this.#pointer = null;
-    return this.#last.then(() => { // no thread is in a call with it then
+    return this.#turns.take(() => { // no thread is in a call with it then
       if (pointer !== null) close("engine", pointer);
     });
   }
 
   // Of sessions and answers alone.
   submit(session, prompt, { maxTokens, stop = [], timeout, ignoreEnd, special, constraint, schema, grammar, regex, logProbs,
-    speculation, ...sampled }) {
+    scores, speculation, maxDraftTokens, sharesPromptWith, tools, toolChoice, templateVariables, serviceClass, priority, salt,
+    maxTokensPerSecond, adapter, ...sampled }) {
     const texts = Object.entries({ schema, grammar, regex }).filter(([, text]) => text !== undefined);
     const held = texts.length ? this.#model.constraint(Object.fromEntries(texts)) : constraint;
     const stops = [stop].flat().map(string);
+    const alone = { serviceClass, priority, salt, maxTokensPerSecond, adapter };
+    const isSaid = Object.values(alone).some((one) => one !== undefined);
     const number = [0];
     try {
       call("submit", this.pointer, session, struct("pumice_request_options", {
         ...prompt, maxNewTokens: maxTokens, ignoreEnd, special, speculation, sampling: sampling(sampled),
         stops: stops.length ? stops : null, nStops: stops.length,
-        timeoutUs: timeout === undefined ? null : Math.max(1, Math.round(timeout * 1e6)), constraint: held?.pointer,
-        logProbs: logProbs !== undefined, nTopLogProbs: logProbs }), number);
+        timeoutUs: microseconds(timeout), constraint: held?.pointer, logProbs: logProbs !== undefined, nTopLogProbs: logProbs,
+        scores, maxDraftTokens, sharesPromptWith: sharesPromptWith?.request, toolChoice,
+        toolsJson: tools && JSON.stringify(tools), templateVariablesJson: templateVariables && JSON.stringify(templateVariables),
+        alone: isSaid ? struct("pumice_session_options", alone) : null }), number);
     } finally {
       if (texts.length) held.close();
     }
@@ -110,9 +139,7 @@ export class Engine {
 
   // `task` when nothing else needs the library's polling thread.
   exclusive(task) {
-    const done = this.#last.then(task);
-    this.#last = done.then(() => {}, () => {});
-    return done;
+    return this.#turns.take(task);
   }
 
   // Until that answer has something new.
@@ -127,8 +154,8 @@ export class Engine {
     }
   }
 
-  #step(microseconds) {
-    call("poll", this.pointer, microseconds);
+  #step(time) {
+    call("poll", this.pointer, time);
     while (true) {
       const event = blank("pumice_event");
       call("next_event", this.pointer, event);
@@ -145,13 +172,17 @@ const promptOf = (prompt) => (prompt === undefined || typeof prompt === "string"
 const messagesOf = (messages) => ({ nMessages: messages.length,
   messages: messages.map(({ role, content }) => ({ role: string(role), content: string(content) })) });
 
+const askedOf = (messages) => ({ parts: true, messagesJson: JSON.stringify(messages) });
+
 // What a request says: pieces of text as they come, by `for await`, each once.
 //
-// Of all that was taken so far: `text`, `tokens`, `logProbs`. Once it has ended: `endReason` ("stop", "length", "stop_text",
-// "window", "cancelled", "timeout", "error"), `usage`.
+// Of all that was taken so far: `text`, `tokens`, `logProbs`; `scores` of its prompt, [{token, logProb}], each behind those
+// before it; `computedTokens` of prompt and answer. Of one that was asked for in parts (`ask`): `reasoning`, `content` and
+// `calls` [{id, name, arguments (JSON), complete}], as far as they came.
+//
+// Once it has ended: `endReason` ("stop", "length", "stop_text", "window", "cancelled", "timeout", "error"), `usage`.
 export class Answer {
   #engine;
-  #request;
   #hasLogProbs;
   #fresh = "";
   #error = null;
@@ -159,12 +190,17 @@ export class Answer {
   text = "";
   tokens = [];
   logProbs = [];
+  scores = [];
+  computedTokens = 0;
+  reasoning = "";
+  content = "";
+  calls = [];
   endReason = null;
   usage = null;
 
   constructor(engine, request, hasLogProbs) {
     this.#engine = engine;
-    this.#request = request;
+    this.request = request;
     this.#hasLogProbs = hasLogProbs;
   }
 
@@ -182,7 +218,7 @@ export class Answer {
 
   // What came stays; nothing happens to one that has ended.
   cancel() {
-    if (!this.finished) call("cancel", this.#engine.pointer, this.#request);
+    if (!this.finished) call("cancel", this.#engine.pointer, this.request);
   }
 
   // To its end: itself.
@@ -210,7 +246,10 @@ export class Answer {
 
   // An event of the library's; of Engine alone.
   add(event, kind) {
-    if (event.has_token) {
+    this.computedTokens = event.computed_tokens;
+    if (kind === "score") {
+      this.scores.push({ token: event.token, logProb: event.log_prob });
+    } else if (event.has_token) {
       this.tokens.push(event.token);
       if (this.#hasLogProbs) {
         const top = arrayOf(event.top_log_probs, "pumice_token_log_prob", event.n_top_log_probs);
@@ -218,13 +257,26 @@ export class Answer {
           top: top.map(({ token, log_prob: logProb }) => ({ token, logProb })) });
       }
     }
+    for (const part of arrayOf(event.parts, "pumice_answer_part", event.n_parts)) this.#addPart(part);
     this.#fresh += textOf(event.text);
     if (kind !== "finished") return;
     this.finished = true;
     this.endReason = nameOf("pumice_end_reason", event.end_reason);
     this.usage = { promptTokens: event.prompt_tokens, cachedTokens: event.cached_tokens,
-      generatedTokens: event.generated_tokens, firstTokenS: event.first_token_us / 1e6, totalS: event.total_us / 1e6 };
+      generatedTokens: event.generated_tokens, firstTokenS: event.first_token_us / 1e6, totalS: event.total_us / 1e6,
+      draftedTokens: event.drafted_tokens, acceptedTokens: event.accepted_tokens,
+      forgottenQuestions: event.forgotten_questions };
     if (event.status) this.#error = new PumiceError(event.status, textOf(event.message));
+  }
+
+  #addPart(part) {
+    const text = textOf(part.text);
+    const kind = nameOf("pumice_part_kind", part.kind);
+    if (kind === "reasoning") this.reasoning += text;
+    else if (kind === "text") this.content += text;
+    else if (kind === "call_begun") this.calls.push({ id: textOf(part.id), name: text, arguments: "", complete: false });
+    else if (kind === "arguments") this.calls[part.call].arguments += text;
+    else if (kind === "call_ended") this.calls[part.call].complete = part.complete === 1;
   }
 }
 
@@ -249,6 +301,14 @@ export class Session {
     return answer;
   }
 
+  // An Answer in parts: see Engine.ask. Messages are what was said since, a tool's results alone, say.
+  ask(messages, options = {}) {
+    const all = this.#system === undefined ? messages : [{ role: "system", content: this.#system }, ...messages];
+    const answer = this.#engine.submit(this.#number, askedOf(all), options);
+    this.#system = undefined;
+    return answer;
+  }
+
   // An Answer that continues the last one or, of sessions without messages, a text.
   goOn(text, options = {}) {
     return this.#engine.submit(this.#number, promptOf(text), options);
@@ -258,6 +318,18 @@ export class Session {
   get tokens() {
     return counted((values, capacity, count) =>
       call("session_tokens", this.#engine.pointer, this.#number, values, capacity, count), (n) => new Uint32Array(n));
+  }
+
+  // How many questions were asked, answered or not; of sessions without messages, requests with a prompt.
+  get turns() {
+    const turns = [0];
+    call("session_turns", this.#engine.pointer, this.#number, turns);
+    return turns[0];
+  }
+
+  // To the end of that many turns. keepQuestion: to before the next one's reply, which goOn gives anew.
+  rollBack(turns, { keepQuestion = false } = {}) {
+    call("session_rollback", this.#engine.pointer, this.#number, turns, Number(keepQuestion));
   }
 
   // Bytes for Engine.restore, with its keys and values.

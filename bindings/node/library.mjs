@@ -63,6 +63,28 @@ export const bytesOf = (data, length) => (length ? Buffer.from(new Uint8Array(ko
 export const textOf = (value) => bytesOf(value.data, value.length).toString();
 export const arrayOf = (data, type, length) => (length ? koffi.decode(data, type, length) : []);
 
+// The pointer that pumice_NAME writes behind what is given.
+export function made(name, ...given) {
+  const pointer = [null];
+  call(name, ...given, pointer);
+  return pointer[0];
+}
+
+// Of seconds: at least one, or null, which leaves a default.
+export const microseconds = (seconds) => (seconds === undefined ? null : Math.max(1, Math.round(seconds * 1e6)));
+
+// Tasks of which one is done at a time.
+export class Turns {
+  #last = Promise.resolve();
+
+  // `task` when those before are done: what it returns.
+  take(task) {
+    const done = this.#last.then(task);
+    this.#last = done.then(() => {}, () => {});
+    return done;
+  }
+}
+
 // A struct with its size set, of options named as in C but in camel case; undefined and null leave a default.
 export function struct(type, options = {}) {
   const value = blank(type);
@@ -91,10 +113,10 @@ function blank(type) {
   return value;
 }
 
-// What a call writes into a struct, as an object with names in camel case.
-export function filled(type, name, pointer) {
+// What pumice_NAME writes into a struct behind what is given, as an object with names in camel case.
+export function filled(type, name, ...given) {
   const value = blank(type);
-  call(name, pointer, value);
+  call(name, ...given, value);
   return named(value);
 }
 

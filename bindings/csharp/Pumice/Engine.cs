@@ -43,6 +43,10 @@ public sealed class Engine : IDisposable {
   /// <summary>Answers messages, by the model's chat template.</summary>
   public Answer Chat(IList<Message> messages, AnswerOptions options = null) { return Chat(0, messages, options); }
 
+  /// <summary>Answers messages as OpenAI has them, a JSON array of any roles, in parts: Answer.Reasoning, Content and
+  /// Calls. The model needs a chat template.</summary>
+  public Answer Ask(string messagesJson, AnswerOptions options = null) { return Ask(0, messagesJson, options); }
+
   /// <summary>A conversation, or a character.</summary>
   public Session OpenSession(SessionOptions options = null) {
     options = options ?? new SessionOptions();
@@ -85,6 +89,13 @@ public sealed class Engine : IDisposable {
     }
   }
 
+  /// <summary>How long that took in all requests so far.</summary>
+  public Latency GetLatency(LatencyKind kind) {
+    var latency = new pumice_latency { struct_size = Native.SizeOf<pumice_latency>() };
+    Native.Check(Abi.pumice_get_latency(Handle, kind, ref latency));
+    return new Latency(latency);
+  }
+
   /// <summary>Compiles kernels for about that long; whether all are there.</summary>
   public bool Prewarm(ulong microseconds) {
     uint done, total;
@@ -117,6 +128,14 @@ public sealed class Engine : IDisposable {
       request.messages = scope.Structs(messages.Select(one => new pumice_message {
         role = scope.String(one.Role), content = scope.String(one.Content) }).ToList());
       request.n_messages = (UIntPtr)(ulong)messages.Count;
+      return request;
+    });
+  }
+
+  internal Answer Ask(ulong session, string messagesJson, AnswerOptions options) {
+    return Submit(session, options, (scope, request) => {
+      request.parts = 1;
+      request.messages_json = scope.String(messagesJson);
       return request;
     });
   }
@@ -216,6 +235,13 @@ public sealed class Session : IDisposable {
     Answer answer = engine.Chat(number, messages, options);
     system = null;
     return answer;
+  }
+
+  /// <summary>Answers messages as Engine.Ask does: what was said since, a tool's results alone, say. SessionOptions.System
+  /// is for Say: here it is the first message.</summary>
+  public Answer Ask(string messagesJson, AnswerOptions options = null) {
+    if (system != null) throw new InvalidOperationException("SessionOptions.System is for Say: give Ask a first message");
+    return engine.Ask(number, messagesJson, options);
   }
 
   /// <summary>Continues the last answer or, of sessions without messages, a text.</summary>

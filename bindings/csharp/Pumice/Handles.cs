@@ -32,6 +32,8 @@ public sealed class DeviceOptions {
   public string CacheDirectory;
   public ulong MemoryBytes;
   public bool Validation, DebugLog, LowPriority;
+  /// <summary>Without progress for so long, a device that has work counts as lost; zero: ten minutes.</summary>
+  public TimeSpan HangTimeout;
 }
 
 public struct LogLine {
@@ -49,7 +51,7 @@ public sealed class Device : IDisposable {
         struct_size = Native.SizeOf<pumice_device_options>(), selector = scope.String(options.Selector),
         cache_directory = scope.String(options.CacheDirectory), memory_bytes = options.MemoryBytes,
         validation = Native.Bool(options.Validation), debug_log = Native.Bool(options.DebugLog),
-        low_priority = Native.Bool(options.LowPriority)
+        low_priority = Native.Bool(options.LowPriority), hang_timeout_us = Native.Microseconds(options.HangTimeout)
       };
       Native.Check(Abi.pumice_device_open(ref given, out Handle));
     }
@@ -79,38 +81,101 @@ public sealed class Device : IDisposable {
     }
   }
 
-  /// <summary>A model of a GGUF file: seconds for a large one. `engine`: what it leaves room for; `adapters`: LoRA adapters
-  /// for sessions, from names to GGUF files.</summary>
-  public Model Load(string path, EngineOptions engine = null, IDictionary<string, string> adapters = null) {
+  /// <summary>What a GGUF file and an engine of ModelOptions.Engine would take of the device, before anything is
+  /// loaded.</summary>
+  public MemoryEstimate Estimate(string path, ModelOptions options = null) {
     using (var scope = new Scope()) {
-      pumice_model_options options = ModelOptions(scope, path, engine, adapters);
+      pumice_model_options given = (options ?? new ModelOptions()).Of(scope, path);
+      var estimate = new pumice_memory_estimate { struct_size = Native.SizeOf<pumice_memory_estimate>() };
+      Native.Check(Abi.pumice_model_estimate(Handle, ref given, ref estimate));
+      return new MemoryEstimate(estimate);
+    }
+  }
+
+  /// <summary>Whether the device computes right: runs the kernels of these operations, or of all. Throws
+  /// Status.SelfTestFailed where one is left without a kernel that is right, and Status.Cancelled when the time was up. The
+  /// verdict is kept in the cache folder, and holds for engines made from then on.</summary>
+  public SelfTest RunSelfTest(IEnumerable<string> operations = null, TimeSpan timeout = default(TimeSpan)) {
+    using (var scope = new Scope()) {
+      var given = new pumice_self_test_options {
+        struct_size = Native.SizeOf<pumice_self_test_options>(), timeout_us = Native.Microseconds(timeout),
+        operations = scope.String(string.Join(",", operations ?? new string[0]))
+      };
+      var result = new pumice_self_test_result { struct_size = Native.SizeOf<pumice_self_test_result>() };
+      Native.Check(Abi.pumice_self_test(Handle, ref given, ref result));
+      return new SelfTest(result);
+    }
+  }
+
+  /// <summary>A model of a GGUF file: seconds for a large one.</summary>
+  public Model Load(string path, ModelOptions options = null) {
+    using (var scope = new Scope()) {
+      pumice_model_options given = (options ?? new ModelOptions()).Of(scope, path);
       ModelHandle model;
-      Native.Check(Abi.pumice_model_load(Handle, ref options, out model));
+      Native.Check(Abi.pumice_model_load(Handle, ref given, out model));
       return new Model(model);
     }
   }
 
   /// <summary>The same, while this thread goes on.</summary>
-  public Loading BeginLoad(string path, EngineOptions engine = null, IDictionary<string, string> adapters = null) {
+  public Loading BeginLoad(string path, ModelOptions options = null) {
     using (var scope = new Scope()) {
-      pumice_model_options options = ModelOptions(scope, path, engine, adapters);
+      pumice_model_options given = (options ?? new ModelOptions()).Of(scope, path);
       LoadingHandle loading;
-      Native.Check(Abi.pumice_model_load_begin(Handle, ref options, out loading));
+      Native.Check(Abi.pumice_model_load_begin(Handle, ref given, out loading));
       return new Loading(loading);
     }
   }
 
   public void Dispose() { Handle.Dispose(); }
+}
 
-  private static pumice_model_options ModelOptions(Scope scope, string path, EngineOptions engine,
-                                                   IDictionary<string, string> adapters) {
-    var given = (adapters ?? new Dictionary<string, string>())
-      .Select(one => new pumice_adapter { name = scope.String(one.Key), path = scope.String(one.Value) }).ToList();
-    return new pumice_model_options {
-      struct_size = Native.SizeOf<pumice_model_options>(), path = scope.String(path),
-      engine = engine == null ? IntPtr.Zero : scope.Struct(engine.Of(scope)),
-      adapters = scope.Structs(given), n_adapters = (UIntPtr)(ulong)given.Count
-    };
+/// <summary>Cases that ran, those of them that could not for reasons of their own, and kernels.</summary>
+public sealed class SelfTest {
+  public int Cases { get; private set; }
+  public int Errors { get; private set; }
+  public int Passed { get; private set; }
+  public int Failed { get; private set; }
+  public int NotSupported { get; private set; }
+  public int NotRun { get; private set; }
+
+  internal SelfTest(pumice_self_test_result result) {
+    Cases = checked((int)result.n_cases);
+    Errors = checked((int)result.n_errors);
+    Passed = checked((int)result.n_passed);
+    Failed = checked((int)result.n_failed);
+    NotSupported = checked((int)result.n_not_supported);
+    NotRun = checked((int)result.n_not_run);
+  }
+}
+
+/// <summary>Bytes of the device's own memory.</summary>
+public sealed class MemoryEstimate {
+  /// <summary>Model and engine could be made now, part of the weights beside the device if need be.</summary>
+  public bool Fits { get; private set; }
+  public int ContextTokens { get; private set; }
+  /// <summary>The longest context that would fit instead; 0: none does.</summary>
+  public int MostContextTokens { get; private set; }
+  public int TrainedContextTokens { get; private set; }
+  public ulong TotalBytes { get; private set; }
+  public ulong WeightBytes { get; private set; }
+  public ulong KvBytes { get; private set; }
+  public ulong ActivationBytes { get; private set; }
+  /// <summary>Weights that would lie in other memory, which is slower.</summary>
+  public ulong WeightBytesBeside { get; private set; }
+  public ulong FreeBytes { get; private set; }
+
+  internal MemoryEstimate(pumice_memory_estimate estimate) {
+    Fits = estimate.fits != 0;
+    ContextTokens = checked((int)estimate.context_tokens);
+    MostContextTokens = checked((int)estimate.most_context_tokens);
+    TrainedContextTokens = checked((int)estimate.trained_context_tokens);
+    TotalBytes = estimate.total_bytes;
+    WeightBytes = estimate.weight_bytes;
+    KvBytes = estimate.kv_bytes;
+    ActivationBytes = estimate.activation_bytes;
+    WeightBytesBeside = estimate.weight_bytes_beside;
+    FreeBytes = estimate.free_bytes;
   }
 }
 
@@ -207,6 +272,11 @@ public sealed class Model : IDisposable {
 
   public Engine CreateEngine(EngineOptions options = null) { return new Engine(this, options ?? new EngineOptions()); }
 
+  /// <summary>Of a model that was loaded with ModelOptions.Embeds.</summary>
+  public Embedder CreateEmbedder(EmbedderOptions options = null) {
+    return new Embedder(this, options ?? new EmbedderOptions());
+  }
+
   public void Dispose() { Handle.Dispose(); }
 }
 
@@ -224,5 +294,43 @@ public sealed class Constraint : IDisposable {
   }
 
   public void Dispose() { Handle.Dispose(); }
+}
+/// <summary>Makes vectors of texts. Made by Model.CreateEmbedder. One thread at a time.</summary>
+public sealed class Embedder : IDisposable {
+  private readonly EmbedderHandle handle;
+
+  /// <summary>Numbers of a vector.</summary>
+  public int Width { get; private set; }
+  /// <summary>Of the longest text.</summary>
+  public int TextTokens { get; private set; }
+
+  internal Embedder(Model model, EmbedderOptions options) {
+    using (var scope = new Scope()) {
+      pumice_embedder_options given = options.Of(scope);
+      Native.Check(Abi.pumice_embedder_create(model.Handle, ref given, out handle));
+    }
+    var info = new pumice_embedder_info { struct_size = Native.SizeOf<pumice_embedder_info>() };
+    Native.Check(Abi.pumice_embedder_get_info(handle, ref info));
+    Width = checked((int)info.width);
+    TextTokens = checked((int)info.text_tokens);
+  }
+
+  /// <summary>A vector of each text.</summary>
+  public float[][] Embed(IList<string> texts) {
+    using (var scope = new Scope()) {
+      pumice_string[] given = texts.Select(scope.String).ToArray();
+      var all = new float[checked(given.Length * Width)];
+      UIntPtr count;
+      Native.Check(Abi.pumice_embed(handle, given, (UIntPtr)(ulong)given.Length, all, (UIntPtr)(ulong)all.Length, out count));
+      var vectors = new float[given.Length][];
+      for (int i = 0; i < vectors.Length; ++i) {
+        vectors[i] = new float[Width];
+        Array.Copy(all, i * Width, vectors[i], 0, Width);
+      }
+      return vectors;
+    }
+  }
+
+  public void Dispose() { handle.Dispose(); }
 }
 }

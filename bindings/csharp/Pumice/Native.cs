@@ -59,6 +59,16 @@ internal static class Native {
 
   internal static uint Bool(bool value) { return value ? 1u : 0u; }
 
+  /// <summary>At least one, unless it is zero, which leaves a default.</summary>
+  internal static ulong Microseconds(TimeSpan time) {
+    const long TicksOfOne = TimeSpan.TicksPerMillisecond / 1000;
+    return checked((ulong)((time.Ticks + TicksOfOne - 1) / TicksOfOne));
+  }
+
+  internal static TimeSpan Duration(ulong microseconds) {
+    return TimeSpan.FromTicks(checked((long)microseconds * (TimeSpan.TicksPerMillisecond / 1000)));
+  }
+
   /// <summary>Of UTF-8 up to its NUL.</summary>
   internal static string Text(IntPtr text) {
     int length = 0;
@@ -74,6 +84,14 @@ internal static class Native {
     byte[] bytes = new byte[length];
     if (length > 0) Marshal.Copy(data, bytes, 0, length);
     return bytes;
+  }
+
+  /// <summary>The structs that an array of the library's holds.</summary>
+  internal static T[] Structs<T>(IntPtr data, UIntPtr count) where T : struct {
+    int size = Marshal.SizeOf(typeof(T));
+    var values = new T[checked((int)count)];
+    for (int i = 0; i < values.Length; ++i) values[i] = (T)Marshal.PtrToStructure(data + i * size, typeof(T));
+    return values;
   }
 
   private static string Text(IntPtr data, int length) { return Encoding.UTF8.GetString(Bytes(data, length)); }

@@ -20,12 +20,14 @@ export LD_LIBRARY_PATH=$library${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 # Unity has C# 7.3 and later.
 mcs -warnaserror -langversion:7 -target:library -out:"$folder/Pumice.dll" "$root"/bindings/csharp/Pumice/*.cs
 mcs -warnaserror -r:"$folder/Pumice.dll" -out:"$folder/Tests.exe" "$root/bindings/csharp/tests/Tests.cs"
-mono "$folder/Tests.exe" "$root/models/pumice-stories.gguf"
+"$root/bindings/tests/readme.sh" "$folder" "$root/bindings/csharp/README.md" csharp cs
+mono "$folder/Tests.exe" "$root/models/pumice-stories.gguf" "$folder/pirate.gguf"
 
-# shellcheck disable=SC2016 # backticks of Markdown
-sed -n '/^```csharp$/,/^```$/{/^```/!p}' "$root/bindings/csharp/README.md" >"$folder/Program.cs"
-mcs -warnaserror -r:"$folder/Pumice.dll" -out:"$folder/Program.exe" "$folder/Program.cs"
-cd "$root"
-mono "$folder/Program.exe" | tee "$folder/output"
-grep -qxE 'yes|no' "$folder/output"
-grep -qx '10' "$folder/output"
+cd "$folder"
+for program in program1 program2; do
+  mcs -warnaserror -r:Pumice.dll -out:$program.exe $program.cs
+  mono $program.exe | tee $program.output
+done
+grep -qxE 'yes|no' program1.output
+grep -qx '10' program1.output
+tail -n 1 program2.output | grep -q 'there was'

@@ -31,7 +31,8 @@ if ! cmp -s "$folder/package-lock.json" "$folder/installed"; then
 fi
 
 cd "$folder"
-export PUMICE_MODEL=$root/models/pumice-stories.gguf
+"$root/bindings/tests/readme.sh" "$folder" "$node/README.md" js mjs
+export PUMICE_MODEL=$root/models/pumice-stories.gguf PUMICE_ADAPTER=$PWD/pirate.gguf
 reason=$(node --input-type=module -e 'import { Device } from "pumice";
   try { new Device().close(); } catch (error) { if (error.status !== "no_device") throw error; console.log(error.message); }')
 if [[ -n $reason ]]; then
@@ -40,9 +41,9 @@ if [[ -n $reason ]]; then
 fi
 node --test --test-reporter=spec pumice.test.mjs
 
-# shellcheck disable=SC2016 # backticks of Markdown
-sed -n '/^```js$/,/^```$/{/^```/!p}' "$node/README.md" >program.mjs
-cd "$root"
-node "$folder/program.mjs" | tee "$folder/output"
-grep -qxE 'yes|no' "$folder/output"
-grep -q 'generatedTokens: 10' "$folder/output"
+for program in program1 program2; do
+  node $program.mjs | tee $program.output
+done
+grep -qxE 'yes|no' program1.output
+grep -q 'generatedTokens: 10' program1.output
+tail -n 1 program2.output | grep -q 'there was'

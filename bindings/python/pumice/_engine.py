@@ -9,7 +9,7 @@ import weakref
 
 from . import _abi
 from ._handles import Constraint, Handle
-from ._library import Error, array, call, counted, new, string, text_of
+from ._library import Error, array, call, counted, microseconds, new, string, text_of
 
 _END_REASONS = {_abi.PUMICE_END_LENGTH: "length", _abi.PUMICE_END_STOP: "stop", _abi.PUMICE_END_STOP_TEXT: "stop_string",
                 _abi.PUMICE_END_WINDOW: "window", _abi.PUMICE_END_CANCELLED: "cancelled", _abi.PUMICE_END_TIMEOUT: "timeout",
@@ -63,7 +63,8 @@ class Engine(Handle):
 
     def generate(self, prompt, *, max_tokens=0, **options):
         """An Answer that continues a text (or token ids). `options`: those of Session.say and of sampling, and of an answer
-        without a session service_class ("normal", "interactive", "batch"), priority, salt and adapter."""
+        without a session service_class ("normal", "interactive", "batch"), priority, salt, max_tokens_per_second and
+        adapter."""
         return self._submit(0, prompt=prompt, max_tokens=max_tokens, **options)
 
     def chat(self, messages, *, max_tokens=0, **options):
@@ -76,8 +77,9 @@ class Engine(Handle):
 
     def session(self, *, system=None, service_class="normal", priority=0, salt=None, max_tokens_per_second=0,
                 sentences=False, adapter=None, **sampling):
-        """A Session: a conversation, or a character. `adapter`: the name of one of the model's. `sampling`: temperature, top_k, top_p, min_p, repeat_penalty,
-        frequency_penalty, presence_penalty, seed, logit_bias."""
+        """A Session: a conversation, or a character. `sentences`: its text comes in whole ones. `adapter`: the name of one of
+        the model's. `sampling`: temperature, top_k, top_p, min_p, repeat_penalty, frequency_penalty, presence_penalty, seed,
+        logit_bias."""
         options = new(_abi.pumice_session_options, sampling=_sampling(**sampling),
                       service_class=_choice("service_class", service_class, _CLASSES), priority=priority, salt=salt,
                       max_tokens_per_second=max_tokens_per_second, sentences=int(sentences), adapter=adapter)
@@ -114,7 +116,14 @@ class Engine(Handle):
         call("get_latency", self.pointer, _choice("kind", kind, _LATENCIES), ctypes.byref(latency))
         return {name: getattr(latency, name) for name, _ in latency._fields_ if name != "struct_size"}
 
-    def poll(self, microseconds=0):
+    def prewarm(self, microseconds=0):  # pylint: disable=redefined-outer-name
+        """Compiles kernels for about that long, one at least; whether all are there. For engines with `prewarm_later`."""
+        done, total = ctypes.c_uint32(), ctypes.c_uint32()
+        with self._polling:
+            call("prewarm", self.pointer, microseconds, ctypes.byref(done), ctypes.byref(total))
+        return done.value == total.value
+
+    def poll(self, microseconds=0):  # pylint: disable=redefined-outer-name
         """One step of work, for programs that draw frames: as much as keeps the device busy for that long. Answers then
         have what came (Answer.take)."""
         with self._polling:
@@ -125,16 +134,20 @@ class Engine(Handle):
 
     def _submit(self, session, *, prompt=None, messages=None, max_tokens=0, stop=(), timeout=None, ignore_end=False,
                 special=False, constraint=None, schema=None, grammar=None, regex=None, log_probs=None, asked=None, tools=None,
-                tool_choice=None, template_variables=None, speculation="off", service_class=None, priority=None, salt=None,
-                adapter=None, **sampling):
+                tool_choice=None, template_variables=None, speculation="off", max_draft_tokens=None, scores=False,
+                shares_prompt_with=None, service_class=None, priority=None, salt=None, max_tokens_per_second=None, adapter=None,
+                **sampling):
         if constraint is None and any(text is not None for text in (schema, grammar, regex)):
             constraint = Constraint(self.model, schema=schema, grammar=grammar, regex=regex)
         options = {"max_new_tokens": max_tokens, "sampling": _sampling(**sampling), "special": int(special),
-                   "ignore_end": int(ignore_end), "timeout_us": None if timeout is None else max(1, int(timeout * 1e6)),
+                   "ignore_end": int(ignore_end), "timeout_us": microseconds(timeout),
                    "constraint": None if constraint is None else constraint.pointer,
-                   "speculation": _choice("speculation", speculation, _SPECULATIONS)}
-        if any(value is not None for value in (service_class, priority, salt, adapter)):
+                   "speculation": _choice("speculation", speculation, _SPECULATIONS), "max_draft_tokens": max_draft_tokens,
+                   "scores": int(scores),
+                   "shares_prompt_with": None if shares_prompt_with is None else shares_prompt_with.request}
+        if any(value is not None for value in (service_class, priority, salt, max_tokens_per_second, adapter)):
             options["alone"] = new(_abi.pumice_session_options, priority=priority, salt=salt, adapter=adapter,
+                                   max_tokens_per_second=max_tokens_per_second,
                                    service_class=_choice("service_class", service_class or "normal", _CLASSES))
         stops = [stop] if isinstance(stop, str) else list(stop)
         if stops:
@@ -159,7 +172,7 @@ class Engine(Handle):
         number = ctypes.c_uint64()
         with self._arrived:  # no event of it is taken before it is known
             call("submit", self.pointer, session, ctypes.byref(request), ctypes.byref(number))
-            answer = Answer(self, number.value)
+            answer = Answer(self, number.value, log_probs is not None)
             self._answers[number.value] = answer
             self._arrived.notify_all()
         return answer
@@ -197,30 +210,37 @@ class Engine(Handle):
 class Answer:
     """What a request says: pieces of text as they come, to be iterated over, also with `async for`.
 
-    Of all that was taken so far: `text`, `tokens`, `log_probs`. Once it has ended: `end_reason` ("stop", "length",
+    Of all that was taken so far: `text`, `tokens`, `log_probs`; `scores` of its prompt, (token, how probable it was behind
+    those before it); `computed_tokens` of prompt and answer. Once it has ended: `end_reason` ("stop", "length",
     "stop_string", "window", "cancelled", "timeout"), `usage`. An answer that nobody holds any more is cancelled.
 
     Of one that was asked for in parts (`ask`) also `parts`, in order: {"type": "reasoning" or "text", "text": …} and {"type":
     "call", "id", "name", "arguments" (JSON), "complete"}; `reasoning` and `content` of these, and `calls`."""
 
-    def __init__(self, engine, request):
+    def __init__(self, engine, request, has_log_probs):
         self._engine = engine
-        self._request = request
+        self.request = request
+        self._has_log_probs = has_log_probs
         self._pieces = collections.deque()
         self._error = None
         self._finished = False
         self.text = ""
         self.tokens = []
         self.log_probs = []
+        self.scores = []
+        self.computed_tokens = 0
         self.parts = []
         self.end_reason = None
         self.usage = None
 
     def add(self, event):
         """An event of the library's; of Engine alone."""
-        if event.has_token:
+        self.computed_tokens = event.computed_tokens
+        if event.kind == _abi.PUMICE_EVENT_SCORE:
+            self.scores.append((event.token, event.log_prob))
+        elif event.has_token:
             self.tokens.append(event.token)
-            if event.n_top_log_probs:
+            if self._has_log_probs:
                 best = [(one.token, one.log_prob) for one in event.top_log_probs[:event.n_top_log_probs]]
                 self.log_probs.append((event.log_prob, best))
         for part in event.parts[:event.n_parts]:
@@ -230,7 +250,8 @@ class Answer:
             self.end_reason = _END_REASONS.get(event.end_reason)
             self.usage = {"prompt_tokens": event.prompt_tokens, "cached_tokens": event.cached_tokens,
                           "generated_tokens": event.generated_tokens, "first_token_s": event.first_token_us / 1e6,
-                          "total_s": event.total_us / 1e6}
+                          "total_s": event.total_us / 1e6, "drafted_tokens": event.drafted_tokens,
+                          "accepted_tokens": event.accepted_tokens, "forgotten_questions": event.forgotten_questions}
             if event.status != _abi.PUMICE_OK:
                 self._error = Error(event.status, text_of(event.message, "replace"))
         if piece:
@@ -282,7 +303,7 @@ class Answer:
     def cancel(self):
         """What came stays; nothing happens to one that has ended."""
         if not self._finished:
-            call("cancel", self._engine.pointer, self._request)
+            call("cancel", self._engine.pointer, self.request)
 
     def wait(self):
         """To its end: itself."""
@@ -341,7 +362,8 @@ class Session:
     def say(self, text, *, role="user", max_tokens=0, **options):
         """An Answer to what is said. `options`: stop (a str or several), timeout (seconds), one of constraint, schema,
         grammar and regex, log_probs (so many best in each token's place), speculation ("off", "lookup", "auto", "draft",
-        "mtp"), and sampling for this answer alone."""
+        "mtp") with max_draft_tokens of a guess, shares_prompt_with (another answer to the same prompt, of which this one is
+        another choice), scores (of the prompt's tokens: Answer.scores), and sampling for this answer alone."""
         messages = [{"role": role, "content": text}]
         if self._system is not None:
             messages.insert(0, {"role": "system", "content": self._system})

@@ -10,7 +10,7 @@ import threading
 import weakref
 
 from . import _abi
-from ._library import Error, call, counted, new, string, text_of
+from ._library import Error, call, counted, microseconds, new, string, text_of
 from ._library import array as array_of
 from ._schema import schema_of
 
@@ -75,13 +75,16 @@ def default_cache_directory():
 
 class Device(Handle):
     """A device, the best one or the one that `selector` names. `cache_directory`: where compiled kernels are kept from run
-    to run; None: the user's, "": nowhere. `memory_bytes`: of the device's memory to use at most."""
+    to run; None: the user's, "": nowhere. `memory_bytes`: of the device's memory to use at most. `low_priority`: its queue
+    yields to those of other programs. `hang_timeout`: seconds without progress after which it counts as lost."""
 
-    def __init__(self, selector=None, *, cache_directory=None, memory_bytes=None, validation=False):
+    def __init__(self, selector=None, *, cache_directory=None, memory_bytes=None, validation=False, debug_log=False,
+                 low_priority=False, hang_timeout=None):
         if cache_directory is None:
             cache_directory = default_cache_directory()
         options = new(_abi.pumice_device_options, selector=None if selector is None else str(selector),
-                      cache_directory=cache_directory or None, memory_bytes=memory_bytes, validation=int(validation))
+                      cache_directory=cache_directory or None, memory_bytes=memory_bytes, validation=int(validation),
+                      debug_log=int(debug_log), low_priority=int(low_priority), hang_timeout_us=microseconds(hang_timeout))
         pointer = ctypes.c_void_p()
         call("device_open", ctypes.byref(options), ctypes.byref(pointer))
         super().__init__(pointer, "device_close")
@@ -119,7 +122,7 @@ class Device(Handle):
         one is left without a kernel that is right, and CANCELLED when the time was up. The verdict is kept in the cache
         directory, and holds for engines made from then on."""
         options = new(_abi.pumice_self_test_options, operations=",".join(operations),
-                      timeout_us=None if timeout is None else max(1, int(timeout * 1e6)))
+                      timeout_us=microseconds(timeout))
         result = new(_abi.pumice_self_test_result)
         call("self_test", self.pointer, ctypes.byref(options), ctypes.byref(result))
         return SelfTest(**{field.name: getattr(result, field.name) for field in dataclasses.fields(SelfTest)})
@@ -135,7 +138,8 @@ class Device(Handle):
         seeks, such as zipfile's. `memory`: the file's bytes, instead of a file. `engine`: a dict of options of the Engine that
         will be made, for which room is left (and which `mtp` must be said in). `embeds`: for Model.embedder instead of
         engines; `pooling`: "mean", "cls" or "last", instead of what the file says. `adapters`: a dict of LoRA adapters for
-        sessions and requests, from names to GGUF files (which `open_file` opens too), or to pairs of file and scale."""
+        sessions and requests, from names to GGUF files (which `open_file` opens too) or their bytes, or to pairs of one of
+        these and the scale of all that it adds."""
         return Model(self, path, **options)
 
 
@@ -226,9 +230,16 @@ class _Files:
         self._files.pop(number).close()
 
 
-def _adapter(name, file):
-    path, scale = file if isinstance(file, tuple) else (file, 1)
-    return _abi.pumice_adapter(name=string(name), path=string(os.fspath(path)), scale=scale)
+def _adapter(name, given):
+    file, scale = given if isinstance(given, tuple) else (given, 1)
+    if scale == 0:
+        raise ValueError(f"adapter {name}: with a scale of 0 it adds nothing")
+    if not isinstance(file, bytes):
+        return _abi.pumice_adapter(name=string(name), path=string(os.fspath(file)), scale=scale)
+    adapter = _abi.pumice_adapter(name=string(name), memory=ctypes.cast(ctypes.c_char_p(file), ctypes.c_void_p),
+                                  memory_bytes=len(file), scale=scale)
+    adapter.keep = file
+    return adapter
 
 
 class _Source:

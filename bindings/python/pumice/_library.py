@@ -90,6 +90,11 @@ def new(struct, **members):
     return value
 
 
+def microseconds(seconds):
+    """At least one, or None, which leaves a default."""
+    return None if seconds is None else max(1, int(seconds * 1e6))
+
+
 def array(kind, values):
     """A ctypes array that keeps what its elements point to."""
     result = (kind * len(values))(*values)

@@ -10,7 +10,6 @@ import json
 import os
 import pathlib
 import re
-import struct
 import subprocess
 import sys
 import tempfile
@@ -21,30 +20,14 @@ import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE.parents[1] / "tests")]
 
 import pumice  # noqa: E402
+from adapter import adapter_bytes  # noqa: E402
 from pumice import _abi, _library  # noqa: E402
 
 MODEL = ROOT / "models/pumice-stories.gguf"
 PROMPT = "Once upon a time"
-
-
-def adapter_bytes(weight):
-    """A GGUF of rank 1 that adds `weight` times the sum of what goes into a matrix of the model to half of what comes out."""
-    def string(text):
-        return struct.pack("<Q", len(text)) + text.encode()
-
-    metadata = [("general.architecture", "llama"), ("general.type", "adapter"), ("adapter.type", "lora")]
-    tensors = [("a", (384, 1), [1.0] * 384), ("b", (1, 128), [weight, 0.0] * 64)]
-    data = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(metadata))
-    data += b"".join(string(key) + struct.pack("<I", 8) + string(value) for key, value in metadata)
-    offset = 0
-    for name, dims, values in tensors:
-        data += string(f"blk.1.ffn_down.weight.lora_{name}") + struct.pack("<IQQIQ", 2, *dims, 0, offset)
-        offset += 4 * len(values)
-    data += bytes(-len(data) % 32)
-    return data + b"".join(struct.pack(f"<{len(values)}f", *values) for _, _, values in tensors)
 
 
 class Handles(unittest.TestCase):
@@ -127,13 +110,12 @@ class Answers(unittest.TestCase):
     def test_adapters_are_named(self):
         # An adapter that adds nothing says what the model says, and one that adds much does not.
         with tempfile.TemporaryDirectory() as folder:
-            names = {}
-            for name, weight in (("same", 0.0), ("other", 0.5)):
-                names[name] = pathlib.Path(folder) / f"{name}.gguf"
-                names[name].write_bytes(adapter_bytes(weight))
-            with self.device.load(MODEL, adapters={"same": names["same"], "other": (names["other"], 2)}) as model:
+            other = pathlib.Path(folder) / "other.gguf"
+            other.write_bytes(adapter_bytes(0.5))
+            adapters = {"same": adapter_bytes(0.0), "other": (other, 2), "twice": adapter_bytes(1.0)}
+            with self.device.load(MODEL, adapters=adapters) as model:
                 with model.engine(context_tokens=128, n_sequences=2) as engine:
-                    said = {name: engine.generate(PROMPT, max_tokens=24, adapter=name) for name in (None, "same", "other")}
+                    said = {name: engine.generate(PROMPT, max_tokens=24, adapter=name) for name in (None, *adapters)}
                     said = {name: answer.wait().text for name, answer in said.items()}
                     with engine.session(adapter="other") as session:
                         self.assertEqual(session.go_on(PROMPT, max_tokens=24).wait().text, said["other"])
@@ -142,6 +124,9 @@ class Answers(unittest.TestCase):
         self.assertEqual(said[None], self.text)
         self.assertEqual(said["same"], self.text)
         self.assertNotEqual(said["other"], self.text)
+        self.assertEqual(said["twice"], said["other"])
+        with self.assertRaisesRegex(ValueError, "adapter none: with a scale of 0"):
+            self.device.load(MODEL, adapters={"none": ("none.gguf", 0)})
 
     def test_infos_and_tokens(self):
         self.assertIn(self.device.info.name, [one.name for one in pumice.devices()])
@@ -207,8 +192,35 @@ class Answers(unittest.TestCase):
         with self.model.engine(draft_model=MODEL) as engine:
             self.assertEqual(engine.generate(PROMPT, max_tokens=24, speculation="draft", salt="s").wait().text, self.text)
             self.assertGreater(engine.stats()["accepted_tokens"], 0)
-            self.assertEqual(engine.latency("first_token")["count"], 1)
+            slow = engine.generate(PROMPT, max_tokens=24, speculation="draft", max_draft_tokens=1,
+                                   max_tokens_per_second=50).wait()
+            self.assertGreater(slow.usage["total_s"], 0.4)
+            self.assertLessEqual(slow.usage["accepted_tokens"], slow.usage["drafted_tokens"])
+            self.assertLessEqual(slow.usage["drafted_tokens"], 12)
+            self.assertEqual(engine.latency("first_token")["count"], 2)
             self.assertGreater(engine.latency("total")["max_us"], engine.latency("first_token")["max_us"])
+
+    def test_choices_and_scores_of_a_prompt(self):
+        first = self.engine.generate(PROMPT, max_tokens=24, temperature=0.9, seed=1)
+        second = self.engine.generate(PROMPT, max_tokens=24, temperature=0.9, seed=2, shares_prompt_with=first)
+        self.assertNotEqual(first.wait().text, second.wait().text)
+        self.assertEqual(second.usage["cached_tokens"], second.usage["prompt_tokens"])
+        again = self.engine.generate(PROMPT, max_tokens=24, temperature=0.9, seed=2).wait()
+        self.assertEqual(second.text, again.text)
+        scored = self.engine.generate(PROMPT, max_tokens=24, scores=True, log_probs=0).wait()
+        self.assertEqual(scored.text, self.text)
+        tokens = self.model.tokenize(PROMPT)
+        self.assertEqual([token for token, _ in scored.scores], tokens[1:])
+        self.assertTrue(all(log_prob <= 0 for _, log_prob in scored.scores))
+        self.assertEqual((len(scored.log_probs), scored.log_probs[0][1]), (24, []))
+        self.assertGreaterEqual(scored.computed_tokens, len(tokens) + 23)
+        self.assertEqual(scored.usage["forgotten_questions"], 0)
+
+    def test_kernels_that_are_compiled_later(self):
+        with self.model.engine(context_tokens=64, prewarm_later=1) as engine:
+            while not engine.prewarm(1000):
+                pass
+            self.assertEqual(engine.stats()["kernels_compiled_after_prewarm"], 0)
 
     def test_sessions_go_back(self):
         with self.engine.session() as session:
@@ -334,17 +346,23 @@ class Answers(unittest.TestCase):
             next(answer)
 
     def test_the_readme_runs(self):
-        code = re.search(r"```python\n(.*?)```", (HERE.parent / "README.md").read_text(), re.DOTALL)[1]
+        programs = re.findall(r"```python\n(.*?)```", (HERE.parent / "README.md").read_text(), re.DOTALL)
+        self.assertEqual(len(programs), 2)
         output = io.StringIO()
         here = os.getcwd()
-        os.chdir(ROOT)
-        try:
-            with contextlib.redirect_stdout(output):
-                exec(compile(code, "README.md", "exec"), {"__name__": "readme"})  # pylint: disable=exec-used
-        finally:
-            os.chdir(here)
+        with tempfile.TemporaryDirectory() as folder:
+            (pathlib.Path(folder) / "models").symlink_to(ROOT / "models")
+            (pathlib.Path(folder) / "pirate.gguf").write_bytes(adapter_bytes(0.5))
+            os.chdir(folder)
+            try:
+                for code in programs:
+                    with contextlib.redirect_stdout(output):
+                        exec(compile(code, "README.md", "exec"), {"__name__": "readme"})  # pylint: disable=exec-used
+            finally:
+                os.chdir(here)
         self.assertIn("'generated_tokens'", output.getvalue())
         self.assertRegex(output.getvalue(), r"(?m)^(yes|no)$")
+        self.assertIn(self.text[:40], output.getvalue().splitlines()[-1])
 
 
 class Wheel(unittest.TestCase):

@@ -103,7 +103,7 @@ public sealed class PumiceRuntime : MonoBehaviour {
     var made = new Loaded();
     try {
       made.Device = new Device(deviceOptions);
-      using (Loading model = made.Device.BeginLoad(path, engineOptions)) {
+      using (Loading model = made.Device.BeginLoad(path, new ModelOptions { Engine = engineOptions })) {
         LoadProgress now = model.Wait(0);
         for (; !now.Ended; now = model.Wait(20000)) {
           if (stop.IsCancellationRequested) model.Cancel();
