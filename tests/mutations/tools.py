@@ -35,4 +35,7 @@ MUTATIONS = [
      "cli_usage:Settings.test_a_flag_beats_what_cannot_be_used"),
     ("the start of a stop string is given at once", "runtime/text/text_stream.cpp",
      "n_held = std::max(n_held, stop.n_matched);", "n_held = std::min(n_held, stop.n_matched);", "test_text:TextStreamTest.*"),
+    ("requests of a model are refused because the device was lost amid its loading",
+     "tools/serve/service/model_pool.cpp", "ErrorCode::kDeviceLost && ++n_lost < kRetries.most_tries",
+     "ErrorCode::kDeviceLost && ++n_lost < 1", "cli_serve_models:LostDevices.test_a_model_is_loaded_again"),
 ]

@@ -201,8 +201,17 @@ class LostDevices(ModelsTest):
     N_CLIENTS = 6
     N_LOSSES = 4
 
-    def test_requests_of_all_models_go_on_and_one_is_loaded_meanwhile(self):
+    def test_a_model_is_loaded_again(self):
         driver = Driver(self.folder / "faults")
+        self.start("-m", self.models / "quen.gguf", model=self.models / "stories.gguf", env=driver.environment())
+        text = self.complete("stories")[1]
+        (driver.folder / "lose").touch()  # with what is submitted next, and that is the loading's
+        self.assertEqual(self.complete("quen")[0], "quen")
+        self.assertFalse((driver.folder / "lose").exists())
+        self.assertEqual(self.complete("stories"), ("stories", text))
+
+    def test_requests_of_all_models_go_on_and_one_is_loaded_meanwhile(self):
+        driver = Driver(self.folder / "faults-of-all")
         names = ("stories", "quen", "quin")
         # Texts of batches are those of single requests, computed again or not.
         self.start("-m", self.models / "quen.gguf", "-m", self.models / "quin.gguf", "--models-max", "2", "--invariant",
