@@ -265,7 +265,7 @@ KeywordReader::Answer KeywordReader::type(const Json& value) {
       const bool had_fractions = shape.number && shape.number->fractional;
       shape.number.emplace().fractional = had_fractions || type == "number";
     } else {
-      return fail(value, "there is no such type");
+      return fail(value, "unknown type");
     }
   }
   if (!denied_) return Answer(Shapes{std::move(shape)});

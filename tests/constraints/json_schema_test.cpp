@@ -77,9 +77,8 @@ TEST(JsonSchema, EachKeywordTakesAndRefusesWhatItShould) {
 
 /// A vocabulary, and texts as its longest tokens (a tokenizer's own pieces may have a space in front).
 struct TokenWalk {
-  explicit TokenWalk(const std::string& file)
-      : tokenizer(test::load_tokenizer(test::shared_path("tokenizers/" + file))),
-        trie(VocabularyTrie::create(tokenizer).value()) {
+  explicit TokenWalk(const std::filesystem::path& file)
+      : tokenizer(test::load_tokenizer(file)), trie(VocabularyTrie::create(tokenizer).value()) {
     for (TokenId id = 0; id < trie->n_tokens(); ++id) ids.emplace(trie->text(id), id);
   }
 
@@ -107,8 +106,9 @@ TEST(JsonSchema, SharedSchemasTakeTheirValidExamplesAndNoOther) {
   PUMICE_REQUIRE_SHARED(path, "jsonschema/schemas.jsonl");
   PUMICE_REQUIRE_SHARED(llama, "tokenizers/ggml-vocab-llama-spm.gguf");
   PUMICE_REQUIRE_SHARED(qwen, "tokenizers/qwen3-151k.gguf");
-  const TokenWalk vocabularies[] = {TokenWalk("ggml-vocab-llama-spm.gguf"),
-                                    TokenWalk("qwen3-151k.gguf")};
+  const TokenWalk vocabularies[] = {
+      TokenWalk(llama), TokenWalk(qwen),
+      TokenWalk(test::source_path("models/pumice-stories.gguf"))};  // a small one
   size_t n_schemas = 0, n_supported = 0, n_valid = 0, n_reached = 0, n_invalid = 0;
   std::vector<double> compile_ms;
   for (const Json& row : read_lines(path)) {
