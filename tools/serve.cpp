@@ -325,6 +325,8 @@ Command add_serve(CLI::App& app) {
   options->kv_flags = {command->get_option("--cache-type-k"),
                        command->get_option("--cache-type-v")};
   models.adapters.add_to(*command, true);
+  models.texts.add_template_to(*command);
+  models.texts.add_format_to(*command);
   add_answers(*command, *options);
   add_network(*command, *options);
   models.generation.add_to(*command);

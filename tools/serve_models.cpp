@@ -249,6 +249,8 @@ Result<std::vector<ServedFile>> find_served(ServedModelOptions& options, const L
     return files;
   }
   if (!options.adapters.given.empty()) return goes_with_one_model("--lora");
+  if (!options.texts.template_file.empty()) return goes_with_one_model("--chat-template");
+  if (!options.texts.format.empty()) return goes_with_one_model("--tool-format");
   if (!options.serving.draft_model.empty()) return goes_with_one_model("--model-draft");
   if (!options.serving.prompt_cache.empty()) return goes_with_one_model("--prompt-cache");
   return files;
@@ -277,9 +279,17 @@ Result<serve::OpenedParts> ServedModelOpener::open(size_t index, bool alone) {
   model_options.model = to_utf8(served.path);
   const DeviceShare share{.device = device_, .most_bytes = share_bytes_, .alone = alone};
   PUMICE_TRY(const GgufFile file, GgufFile::open(served.path));
-  PUMICE_TRY(const host::ModelTexts texts, host::ModelTexts::read(file));
-  serve::OpenedParts parts{.model = serve::ServedModel::read(served.card, file, texts)};
+  serve::ChatWays ways{.answers = options_.texts.format};
+  PUMICE_TRY(ways.chat_template, options_.texts.read_template());
+  PUMICE_TRY(const host::ModelTexts texts,
+             host::ModelTexts::read(file, ways.chat_template, ways.answers));
+  serve::OpenedParts parts{.model = serve::ServedModel::read(served.card, file, texts, ways)};
   serve::ServedModel& model = parts.model;
+  if (options_.texts.is_used() && !model.chat->ok()) {
+    const Error& error = model.chat->error();
+    const std::string& of = options_.texts.template_file;
+    return make_error(error.code, "{}: {}", of.empty() ? to_utf8(served.path) : of, error.message);
+  }
   model.device = device_->snapshot().name;
   PUMICE_TRY(const std::shared_ptr<const ModelPlan> plan, embedding_plan(file, options_.pooling));
   PUMICE_TRY(const ModelSource source, options_.adapters.apply_to(file));

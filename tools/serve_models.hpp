@@ -17,6 +17,7 @@
 #include "tools/sampling_options.hpp"
 #include "tools/serve/service/running_model.hpp"
 #include "tools/serving_options.hpp"
+#include "tools/tool_options.hpp"
 
 namespace pumice::tools {
 
@@ -27,6 +28,7 @@ struct ServedModelOptions {
   uint32_t most_models = 4;          ///< --models-max
   std::vector<std::string> aliases;  ///< NAME, or NAME=ID
   AdapterOptions adapters;
+  TextOptions texts;
   SamplingOptions generation;
   ServingOptions serving;
   uint32_t parallel = 16;

@@ -51,17 +51,25 @@ nlohmann::json event_json(const AnswerEvent& event) {
 
 }  // namespace
 
-void ToolOptions::add_to(CLI::App& app) {
+void TextOptions::add_template_to(CLI::App& app) {
   app.add_option("--chat-template", template_file,
                  "Jinja template to use instead of the model's own, a file");
+}
+
+void TextOptions::add_format_to(CLI::App& app) {
+  app.add_option("--tool-format", format,
+                 "How the model writes calls and reasoning, instead of what its template shows");
+}
+
+void ToolOptions::add_to(CLI::App& app) {
+  texts.add_template_to(app);
   app.add_option("--tools", file,
                  "A JSON file of functions that the model may call, as OpenAI's \"tools\"");
   app.add_option("--tool-choice", choice,
                  "auto: the model calls if it likes; none: it may not; required: it calls one or "
                  "more; NAME: it calls that one")
       ->capture_default_str();
-  app.add_option("--tool-format", format,
-                 "How the model writes calls and reasoning, instead of what its template shows");
+  texts.add_format_to(app);
   app.add_option("--template-var", variables,
                  "A variable of the chat template, such as enable_thinking=false; repeatable")
       ->expected(1)
@@ -70,9 +78,7 @@ void ToolOptions::add_to(CLI::App& app) {
       ->type_name("NAME=VALUE");
 }
 
-bool ToolOptions::is_used() const {
-  return !template_file.empty() || !file.empty() || !format.empty() || !variables.empty();
-}
+bool ToolOptions::is_used() const { return texts.is_used() || !file.empty() || !variables.empty(); }
 
 Status ToolOptions::validate() const {
   OrderedJson ignored;
@@ -106,12 +112,15 @@ Result<host::AnswerInput> ToolOptions::read() const {
   return answer;
 }
 
-Result<host::ModelTexts> ToolOptions::read_texts(const GgufFile& model) const {
+Result<std::optional<std::string>> TextOptions::read_template() const {
+  if (template_file.empty()) return std::optional<std::string>();
+  PUMICE_TRY(std::string text, read_text_file(from_utf8(template_file)));
+  return std::optional(std::move(text));
+}
+
+Result<host::ModelTexts> TextOptions::read(const GgufFile& model) const {
   const bool from_file = !template_file.empty();
-  std::optional<std::string> chat_template;
-  if (from_file) {
-    PUMICE_TRY(chat_template, read_text_file(from_utf8(template_file)));
-  }
+  PUMICE_TRY(const std::optional<std::string> chat_template, read_template());
   PUMICE_TRY(host::ModelTexts texts, host::ModelTexts::read(model, chat_template, format));
   if (!texts.format->ok()) {
     const Error& error = texts.format->error();
@@ -119,12 +128,17 @@ Result<host::ModelTexts> ToolOptions::read_texts(const GgufFile& model) const {
                       from_file ? template_file : std::string(host::kChatTemplateKey),
                       error.message, from_file ? "" : " (--chat-template FILE takes another)");
   }
-  if (is_used() && (*texts.format)->is_plain()) {
+  return texts;
+}
+
+Result<host::ModelTexts> ToolOptions::read_texts(const GgufFile& model) const {
+  PUMICE_TRY(host::ModelTexts read, texts.read(model));
+  if (is_used() && (*read.format)->is_plain()) {
     return make_error(ErrorCode::kInvalidArgument,
                       "the model has no chat template, so it knows neither tools nor roles; "
                       "--chat-template FILE gives it one");
   }
-  return texts;
+  return read;
 }
 
 Result<std::vector<ChatMessage>> read_messages_file(const std::string& file) {

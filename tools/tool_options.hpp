@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -14,14 +15,28 @@
 
 namespace pumice::tools {
 
-struct ToolOptions {
+/// What is used in place of a model's own template and of how that has calls written.
+struct TextOptions {
   std::string template_file;
+  std::string format;
+
+  void add_template_to(CLI::App& app);
+  void add_format_to(CLI::App& app);
+  bool is_used() const { return !template_file.empty() || !format.empty(); }
+  /// Nothing: the model's own is used. Errors: those of read_text_file.
+  Result<std::optional<std::string>> read_template() const;
+  /// A model's, with these. Errors: those of read_text_file and ModelTexts::read; what is wrong with
+  /// the template.
+  Result<host::ModelTexts> read(const GgufFile& model) const;
+};
+
+struct ToolOptions {
+  TextOptions texts;
   std::string file;
   std::string choice = "auto";
-  std::string format;
   std::vector<std::string> variables;
 
-  /// Also --chat-template.
+  /// Also those of `texts`.
   void add_to(CLI::App& app);
   bool is_used() const;
   /// What can be told before there is a model. Errors: kInvalidArgument.
@@ -32,8 +47,8 @@ struct ToolOptions {
   bool needs_call() const { return choice != "auto" && choice != "none"; }
   /// What --tool-choice says of tools that were read, and of what an answer is held to. Errors: kInvalidArgument.
   Status choose(host::AnswerInput& answer, AnswerWish& wish) const;
-  /// A model's, with the template and the format of the flags. Errors: those of read_text_file and
-  /// ModelTexts::read; what is wrong with the template.
+  /// A model's. Errors: those of TextOptions::read; kInvalidArgument for a model without a template, if
+  /// any of this is given.
   Result<host::ModelTexts> read_texts(const GgufFile& model) const;
 };
 

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import unittest
 
-from command_line import USAGE, CommandLineTest
+from command_line import BAD_FILE, USAGE, CommandLineTest
 from serve_test import MODEL, PROMPT, Server
 
 LONG = {"prompt": PROMPT, "max_tokens": 480, "ignore_eos": True}
@@ -151,10 +151,29 @@ class Doors(LimitsTest):
         self.assertEqual(server.ask("POST", "/v1/completions", {"prompt": PROMPT, "max_tokens": 1})[0], 200)
 
 
+class Templates(LimitsTest):
+    def test_messages_are_rendered_and_answers_read_as_the_flags_say(self):
+        template = self.folder / "chat.jinja"
+        template.write_text("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>")
+        server = self.start("--chat-template", template, "--tool-format", "hermes")
+        messages = {"messages": [{"role": "user", "content": "Hi"}]}
+        self.assertEqual(server.json("POST", "/apply-template", messages)["prompt"], "<user>Hi<assistant>")
+        tools = [{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}]
+        answer = server.json("POST", "/v1/chat/completions", {**messages, "tools": tools, "tool_choice": "required",
+                                                              "parallel_tool_calls": False, "max_tokens": 200})
+        self.assertEqual(answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"], "look")
+
+
 class Usage(CommandLineTest):
     def test_origins_have_no_paths(self):
         for given in ("app.example", "https://app.example/", "https://", "https://a.example,https://b.example"):
             self.refuses(USAGE, "serve", "-m", MODEL, "--cors-origin", given, "--port", "0", says="--cors-origin")
+
+    def test_a_template_that_is_none_is_refused_at_once(self):
+        template = self.write("chat.jinja", "{% for m in messages %}")
+        self.refuses(BAD_FILE, "serve", "-m", MODEL, "-c", "128", "--chat-template", template, "--port", "0",
+                     says="chat.jinja")
+        self.refuses(USAGE, "serve", "-m", MODEL, "-c", "128", "--tool-format", "smoke", "--port", "0", says="smoke")
 
     def test_what_is_reserved_is_a_class_and_a_number(self):
         for given in ("fast=2", "batch", "batch=", "batch=1,2", "=3"):

@@ -283,7 +283,7 @@ class Flags(CommandLineTest):
         other = self.folder / "other.gguf"
         other.write_bytes(MODEL.read_bytes())
         models = ("serve", "-m", MODEL, "-m", other)
-        for flags, word in ((("--prompt-cache", "x"), "--prompt-cache"), (("--kv-events", "tcp://*:0"), "--kv-events"),
+        for flags, word in ((("--prompt-cache", "x"), "--prompt-cache"), (("--chat-template", "x"), "--chat-template"), (("--kv-events", "tcp://*:0"), "--kv-events"),
                             (("-a", "a=nothing"), "nothing")):
             self.refuses(USAGE, *models, *flags, says=word)
         self.refuses(USAGE, "serve", "-m", MODEL, "-m", MODEL, says="pumice-stories")

@@ -26,14 +26,15 @@ ModelCard ModelCard::read(const GgufFile& file) {
 }
 
 ServedModel ServedModel::read(const ModelCard& card, const GgufFile& file,
-                              const host::ModelTexts& texts) {
+                              const host::ModelTexts& texts, const ChatWays& ways) {
   ServedModel model{card};
   model.tokenizer = texts.tokenizer;
-  const auto source = file.get_or<std::string_view>(host::kChatTemplateKey, "");
-  model.has_template = source.ok() && !source->empty();
+  const auto own = file.get_or<std::string_view>(host::kChatTemplateKey, "");
+  const std::string_view source = ways.chat_template ? *ways.chat_template : own.ok() ? *own : "";
+  model.has_template = !source.empty();
   model.chat = std::make_shared<const Result<ChatPrompt>>(
-      ChatPrompt::create(model.has_template ? *source : kPlainTemplate,
-                         model.tokenizer->vocabulary(), model.architecture));
+      ChatPrompt::create(model.has_template ? source : kPlainTemplate,
+                         model.tokenizer->vocabulary(), model.architecture, ways.answers));
   model.constraints = texts.constraint_cache;
   const auto form = file.get_or<std::string_view>(RankingPrompt::kTemplateKey, "");
   if (form.ok()) model.ranking = RankingPrompt(std::string(*form));

@@ -36,6 +36,12 @@ struct ModelCard {
   bool is_called(std::string_view name) const;
 };
 
+/// What is used in place of a file's own.
+struct ChatWays {
+  std::optional<std::string> chat_template = {};
+  std::string answers = {};  ///< how the model writes them, by name (ChatPrompt::create)
+};
+
 struct ServedModel : ModelCard {
   std::string device;  ///< that it was loaded onto, as its driver calls it
   std::shared_ptr<const Tokenizer> tokenizer;
@@ -54,10 +60,10 @@ struct ServedModel : ModelCard {
   std::optional<uint32_t> relevant_label = {};
   RankingPrompt ranking = RankingPrompt();
 
-  /// The model of that card with what its file says; `texts` are its own. The rest is the caller's
-  /// to fill.
+  /// The model of that card with what its file says, or `ways`; `texts` are its own. The rest is the
+  /// caller's to fill.
   static ServedModel read(const ModelCard& card, const GgufFile& file,
-                          const host::ModelTexts& texts);
+                          const host::ModelTexts& texts, const ChatWays& ways);
 
   /// One of its adapters, as a model of that name alone.
   ServedModel with_adapter(size_t index) const;
