@@ -96,6 +96,20 @@ std::optional<SelfTestVerdict> parse_verdict(const Json& json) {
   return verdict;
 }
 
+/// Beside the passport, which is replaced as a whole.
+std::filesystem::path lock_file(const std::filesystem::path& cache_directory,
+                                const vk::DeviceSnapshot& device) {
+  std::filesystem::path path = passport_file(cache_directory, device);
+  return path.empty() ? path : path.replace_extension(".lock");
+}
+
+bool is_locked(const std::filesystem::path& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) return false;
+  File file = File::open(path, File::Mode::kReadWrite, error);
+  return !error && !file.try_lock(error) && !error;
+}
+
 std::string shortened(std::string text) {
   if (text.size() > kMaxWrittenBytes) text.resize(kMaxWrittenBytes);
   for (char& c : text) {
@@ -112,6 +126,16 @@ std::filesystem::path passport_file(const std::filesystem::path& cache_directory
   return cache_directory / fmt::format("passport-{}-{:x}-{}.json",
                                        vk::format_uuid(device.device_uuid), device.driver_version,
                                        hash_text());
+}
+
+File lock_passport(const std::filesystem::path& cache_directory, const vk::DeviceSnapshot& device) {
+  std::error_code error;
+  const std::filesystem::path path = lock_file(cache_directory, device);
+  if (path.empty()) return {};
+  std::filesystem::create_directories(cache_directory, error);
+  File file = File::open(path, File::Mode::kReadWrite, error);
+  if (error || !file.try_lock(error)) return {};
+  return file;
 }
 
 std::optional<SelfTestVerdict> load_passport(const std::filesystem::path& cache_directory,
@@ -134,6 +158,10 @@ std::optional<SelfTestVerdict> load_passport(const std::filesystem::path& cache_
   if (dump(json->value("device", Json())) != dump(device_json(device))) {
     logger.debug("passport {} belongs to another driver", to_utf8(path));
     return std::nullopt;
+  }
+  if (!verdict->running.empty() && is_locked(lock_file(cache_directory, device))) {
+    verdict->running.clear();
+    verdict->running_modules.clear();
   }
   return verdict;
 }

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/file.hpp"
 #include "base/log.hpp"
 #include "base/result.hpp"
 #include "shaders/self_test.hpp"
@@ -27,8 +28,13 @@ namespace pumice {
 std::filesystem::path passport_file(const std::filesystem::path& cache_directory,
                                     const vk::DeviceSnapshot& device);
 
+/// A lock to hold while the device's self-test runs: that a case is running is no sign then that the
+/// last test ended there. Not open where another one holds it, or it cannot be had.
+File lock_passport(const std::filesystem::path& cache_directory, const vk::DeviceSnapshot& device);
+
 /// Nothing if there is none. A file that is damaged, or made up, is ignored with a warning; one of
-/// another driver build with a debug line.
+/// another driver build with a debug line. While a self-test runs (lock_passport): what it has found
+/// out so far.
 std::optional<SelfTestVerdict> load_passport(const std::filesystem::path& cache_directory,
                                              const vk::DeviceSnapshot& device,
                                              const Logger& logger);

@@ -76,8 +76,10 @@ SelfTestResult test_device(const std::shared_ptr<vk::Device>& device,
                            const Logger& logger) {
   vk::PipelineLibrary pipelines(device, cache_directory, spirv_hash());
   std::optional<SelfTestVerdict> earlier;
+  File lock;
   if (!cache_directory.empty()) {
     earlier = load_passport(cache_directory, device->snapshot(), logger);
+    lock = lock_passport(cache_directory, device->snapshot());
     pipelines.prefer(load_tuning_overlay(cache_directory, device->snapshot(), logger));
   }
   SelfTestOptions watched = options;

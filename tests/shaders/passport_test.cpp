@@ -130,6 +130,24 @@ TEST_F(Passport, ThatIsDamagedOrMadeUpIsIgnoredWithAWord) {
   EXPECT_TRUE(load(device_)) << log_;
 }
 
+TEST_F(Passport, SaysThatACaseDidNotEndOnlyWhenNoTestIsRunning) {
+  verdict_.running = "layer_norm n=3";
+  verdict_.running_modules = {"layer_norm"};
+  ASSERT_TRUE(save_passport(directory_, device_, verdict_).ok());
+  {
+    const File lock = lock_passport(directory_, device_);
+    ASSERT_TRUE(lock.is_open());
+    EXPECT_FALSE(lock_passport(directory_, device_).is_open()) << "there is one test at a time";
+    ASSERT_TRUE(load(device_)) << log_;
+    EXPECT_EQ(load(device_)->running, "");
+    EXPECT_FALSE(load(device_)->rejected().contains("layer_norm"));
+    EXPECT_TRUE(load(device_)->rejected().contains("rms_norm"));
+  }
+  EXPECT_EQ(load(device_)->running, "layer_norm n=3");
+  EXPECT_TRUE(load(device_)->rejected().contains("layer_norm"));
+  EXPECT_FALSE(lock_passport("", device_).is_open());
+}
+
 TEST_F(Passport, KeepsWhateverBytesADriverSays) {
   device_.driver_info = "driver \xFF\n";
   verdict_.modules["rms_norm"].note = std::string(1000, '\xFE') + "\x1b\n";
