@@ -56,6 +56,7 @@ fuzz() { # NAME
   local on=()  # the C ABI's has a device, and drivers keep what they allocate once
   if [[ $name == api ]]; then
     on=(tests/matrix/run_on.sh lavapipe-25)
+    arguments+=(-detect_leaks=0)  # after each input; they are looked for at its exit
     export LSAN_OPTIONS=suppressions=$PWD/tests/matrix/lsan.supp:print_suppressions=0
   fi
   mkdir -p build/asan/findings
