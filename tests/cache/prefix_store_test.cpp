@@ -23,6 +23,9 @@ namespace fs = std::filesystem;
 
 class PrefixStoreTest : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (!shares_folders()) GTEST_SKIP() << "no prefix store on this system";
+  }
   std::unique_ptr<PrefixStore> open(uint64_t limit = kRoomy, uint64_t model = 1,
                                     const std::vector<PageKind>& kinds = {}) {
     const PageKinds all(kinds, kBlock, 0);

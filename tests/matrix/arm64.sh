@@ -12,7 +12,8 @@ checkout=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 root=$checkout/build/arm64-root
 "$checkout/scripts/arm64_root.sh"
 export XDG_CACHE_HOME=$checkout/build/arm64-cache
-VK_DRIVER_FILES=$(echo "$root"/tree/usr/share/vulkan/icd.d/lvp_icd*.json)
+VK_DRIVER_FILES=$(echo "$root"/system/usr/share/vulkan/icd.d/lvp_icd*.json)
 export VK_DRIVER_FILES VK_ICD_FILENAMES=$VK_DRIVER_FILES VK_LOADER_LAYERS_DISABLE='~implicit~'
 # Of a processor of its own choice (`max`) lavapipe never finishes a shader.
-exec "$root/qemu-aarch64-static" -cpu cortex-a72 -p "${PUMICE_TEST_PAGE_BYTES:-4096}" -L "$root/tree" "$@"
+exec "$root/qemu-aarch64-static" -cpu cortex-a72 -p "${PUMICE_TEST_PAGE_BYTES:-4096}" -L "$root/system" \
+  -E LD_LIBRARY_PATH="$root/libraries" "$@"

@@ -16,7 +16,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 default_rows=(format shell gpu-lavapipe-22 gpu-lavapipe-26 gpu-swiftshader floor withdrawn
   subgroup-16 validation matrix-cores compile asan fuzz clients slow)
 # validation runs on lavapipe-25 what gpu-lavapipe-25 runs, and more.
-other_rows=(gpu-lavapipe-25 mutations subgroup-4 validation-26 compile-more tidy tidy-tests tsan windows)
+other_rows=(gpu-lavapipe-25 mutations subgroup-4 validation-26 compile-more tidy tidy-tests tsan windows arm64)
 jobs=$(nproc)
 logs=build/matrix
 # shellcheck source=tests/matrix/drivers.sh
@@ -198,10 +198,15 @@ run_row() {
     windows)
       tests/matrix/wine.sh --fetch 2>&1 || exit
       tests/matrix/fetch_drivers.sh lavapipe-25 || exit 77
-      scripts/build_windows.sh pumice pumice_shared test_base test_sampling test_constraints test_answers \
-        test_flag_values || exit
+      scripts/build_windows.sh pumice pumice_shared test_base test_cache test_sampling test_constraints \
+        test_answers test_flag_values || exit
       build release pumice
       tests/matrix/windows_test.py build/windows build/release ;;
+    arm64)
+      tests/matrix/fetch_drivers.sh lavapipe-25 || exit 77
+      scripts/build_arm64.sh pumice test_base test_sampling test_constraints test_answers test_flag_values || exit
+      build release pumice
+      tests/matrix/arm64_test.py build/arm64 build/release ;;
     *) echo "unknown row '$1'"; exit 2 ;;
   esac
 }

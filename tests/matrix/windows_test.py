@@ -7,23 +7,32 @@ BUILD_WINDOWS has been built by scripts/build_windows.sh, BUILD is of this syste
 lavapipe-25, which is of the same version of Mesa as wine's.
 """
 
+import concurrent.futures
+import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
+import urllib.error
+import urllib.request
 
 CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
 WINE = CHECKOUT / "tests/matrix/wine.sh"
 MODEL = CHECKOUT / "models/pumice-stories.gguf"
 WINDOWS = SYSTEM = None  # main
 # Those that need neither a device nor another program.
-PROGRAMS = ["base/test_base", "sampling/test_sampling", "constraints/test_constraints", "answers/test_answers",
-            "tools/test_flag_values"]
-# Wine has no FileRenameInfoEx, and its MoveFileEx replaces no file that somebody has open.
-NOT_UNDER_WINE = "FileTest.AReaderKeepsTheFileThatIsReplaced"
+PROGRAMS = ["base/test_base", "cache/test_cache", "sampling/test_sampling", "constraints/test_constraints",
+            "answers/test_answers", "tools/test_flag_values"]
+NOT_UNDER_WINE = ":".join([
+    # Wine has no FileRenameInfoEx, and its MoveFileEx replaces no file that somebody has open.
+    "FileTest.AReaderKeepsTheFileThatIsReplaced", "Tiers.APromptIsFoundInTheFileByTheNextProcess",
+    # A file that is deleted when it is closed has a name until then, and no other handle may write to it.
+    "Tiers.EvictedBlocksGoToTheFileWhereThereIsNoHostMemory", "Tiers.AnEvictedBlockDamagedOnDiskIsAnError"])
 NO_DEVICE, BAD_FILE = 3, 4
 GREEDY = ["--temp", "0", "-p", "Once upon a time", "-n", "40"]
 
@@ -114,6 +123,65 @@ class Windows(unittest.TestCase):
 
     def test_speed_is_measured(self):
         self.assertIn(b"tg8", self.output_of(self.pumice("bench", "-m", MODEL, "-p", "16", "-n", "8", "-r", "1")))
+
+    def test_a_writer_that_is_killed_leaves_a_cache_or_none(self):
+        arguments = ["run", "-m", MODEL, *GREEDY, "--prompt-cache", "cache"]
+        expected = self.output_of(self.pumice(*arguments))
+        whole = (self.folder / "cache").read_bytes()
+        n_killed = 0
+        for tenths in range(2, 16):
+            (self.folder / "cache").unlink(missing_ok=True)
+            process = subprocess.Popen([WINE, WINDOWS / "tools/pumice.exe", *map(str, arguments)], cwd=self.folder,
+                                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                process.wait(tenths / 10)
+            except subprocess.TimeoutExpired:
+                n_killed += 1
+                process.kill()
+                process.wait()
+            if (self.folder / "cache").exists():
+                self.assertEqual((self.folder / "cache").read_bytes(), whole)
+        self.assertGreater(n_killed, 0)
+        self.assertEqual(self.output_of(self.pumice(*arguments)), expected)
+        self.assertEqual((self.folder / "cache").read_bytes(), whole)
+
+    def test_a_server_answers_many_at_once(self):
+        prompts = ["Once upon a time", "One day, a dog", "Lily and Tom", "The sun was"] * 4
+        expected = {prompt: self.output_of(on_this_system("run", "-m", MODEL, "--temp", "0", "-p", prompt, "-n", "24"))
+                    for prompt in set(prompts)}
+        process = subprocess.Popen([WINE, WINDOWS / "tools/pumice.exe", "serve", "-m", MODEL, "-c", "512", "--temp", "0",
+                                    "--port", "0"], cwd=self.folder, stderr=subprocess.PIPE, text=True)
+        try:
+            log = []
+            while not (listening := re.search(r"listening on (http://[\d.]+:\d+)", log[-1] if log else "")):
+                log.append(process.stderr.readline())
+                self.assertNotEqual(log[-1], "", "the server did not start:\n" + "".join(log))
+            address = listening[1]
+
+            def ask(path, body=None):
+                request = urllib.request.Request(address + path, body and json.dumps(body).encode(),
+                                                 {"Content-Type": "application/json"})
+                with urllib.request.urlopen(request, timeout=300) as response:
+                    return response.read().decode()
+
+            def complete(prompt):
+                return prompt, json.loads(ask("/v1/completions", {"prompt": prompt, "max_tokens": 24}))
+
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                for prompt, answer in pool.map(complete, prompts):
+                    text = answer["choices"][0]["text"]
+                    self.assertEqual(text.strip(), expected[prompt].decode().strip())
+            chat = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8, "stream": True}
+            self.assertTrue(ask("/v1/chat/completions", chat).endswith("data: [DONE]\n\n"))
+            with self.assertRaises(urllib.error.HTTPError) as refusal:
+                ask("/v1/completions", {"prompt": "x", "max_tokens": "many"})
+            self.assertEqual(refusal.exception.code, 400)
+            refusal.exception.close()
+            self.assertIn("pumice:num_requests_running", ask("/metrics"))
+        finally:
+            process.kill()
+            process.wait()
+            process.stderr.close()
 
     def test_without_a_loader_of_vulkan_it_says_so(self):
         message = self.refused(NO_DEVICE, "run", "-m", MODEL, "-p", "x", WINEDLLOVERRIDES="vulkan-1=")

@@ -39,22 +39,23 @@ fetch_root() {
   fi
   rm -f "$root.log"
   # Wine makes its folder of settings at its first start.
-  enter / /usr/lib/wine/wine64 wineboot --init >"$root.log" 2>&1 </dev/null || skip "wineboot failed: $root.log"
+  (enter / /usr/lib/wine/wine64 wineboot --init) >"$root.log" 2>&1 </dev/null || skip "wineboot failed: $root.log"
   touch "$root/complete"
 }
 
-# enter FOLDER program args…: in the root, with the checkout at its own path.
+# enter FOLDER program args…: in the root, with the checkout at its own path. Does not return; who kills this process ends
+# all that runs there.
 enter() {
   local -r folder=$1
   shift
   mkdir -p "$root$checkout" "$root/var/wine"
   # shellcheck disable=SC2016  # of the inner shell
-  unshare --mount --pid --fork --kill-child sh -c '
+  exec unshare --mount --pid --fork --kill-child sh -c '
     root=$1 checkout=$2 folder=$3
     shift 3
     mount -t proc proc "$root/proc" && mount --rbind /dev "$root/dev" && mount --rbind /sys "$root/sys" &&
       mount --bind "$checkout" "$root$checkout" && exec chroot "$root" sh -c '\''cd "$0" && exec "$@"'\'' "$folder" "$@"' \
-    sh "$root" "$checkout" "$folder" env LC_ALL=C.UTF-8 HOME=/var/wine XDG_RUNTIME_DIR=/tmp WINEPREFIX=/var/wine/prefix \
+    sh "$root" "$checkout" "$folder" env -u TMPDIR LC_ALL=C.UTF-8 HOME=/var/wine XDG_RUNTIME_DIR=/tmp WINEPREFIX=/var/wine/prefix \
     WINEDEBUG="${WINEDEBUG:--all}" VK_DRIVER_FILES=/usr/share/vulkan/icd.d/lvp_icd.json VK_LOADER_LAYERS_DISABLE='~implicit~' \
     "$@"
 }
