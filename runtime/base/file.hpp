@@ -150,7 +150,7 @@ std::error_code remove_empty_folder(const std::filesystem::path& path);
 bool is_full(std::error_code error);
 
 /// Whether several processes may write and remove files of one folder as PrefixStore does. On Windows
-/// that is not known: three of its tests fail under wine.
+/// that is not known: its tests fail there.
 bool shares_folders();
 
 }  // namespace pumice
