@@ -23,6 +23,11 @@ uint32_t add_counts(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>(std::min<uint64_t>(uint64_t{a} + b, kUnbounded));
 }
 
+/// n of `a` times n of `b`, as add_counts.
+uint32_t multiply_counts(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(std::min<uint64_t>(uint64_t{a} * b, kUnbounded));
+}
+
 uint32_t one_less(uint32_t count) { return count == kUnbounded ? kUnbounded : count - 1; }
 
 }  // namespace
@@ -30,7 +35,10 @@ uint32_t one_less(uint32_t count) { return count == kUnbounded ? kUnbounded : co
 ExpressionSet::ExpressionSet(uint64_t fuel) : fuel_(fuel) {
   for (uint32_t i = 0; i < 3; ++i) {
     nodes_.intern({{kReserved + i}});
-    facts_.push_back({.nullable = i > 0, .matches_something = i > 0, .depth = 0});
+    facts_.push_back({.nullable = i > 0,
+                      .matches_something = i > 0,
+                      .depth = 0,
+                      .max_bytes = i == index(kEverything) ? kUnbounded : 0});
   }
 }
 
@@ -40,35 +48,40 @@ ExpressionSet::Facts ExpressionSet::facts_of(std::span<const uint32_t> words) co
     if (below >= kMaxDepth) throw OutOfFuel{};
     return static_cast<uint16_t>(below + 1);
   };
-  uint32_t deepest = 0;
+  uint32_t deepest = 0, longest = 0, shortest = kUnbounded;  // of what operands match at most
   bool all_nullable = true, any_nullable = false, any_matches = false;
   switch (Kind{words[0]}) {
     case Kind::kBytes:
-      return {.nullable = false, .matches_something = true, .depth = 0};
+      return {.nullable = false, .matches_something = true, .depth = 0, .max_bytes = 1};
     case Kind::kConcat:  // not depth: nothing recurses along a sequence
       return {.nullable = facts(1).nullable && facts(2).nullable,
               .matches_something = facts(1).matches_something && facts(2).matches_something,
-              .depth = std::max(depth(facts(1).depth), facts(2).depth)};
+              .depth = std::max(depth(facts(1).depth), facts(2).depth),
+              .max_bytes = add_counts(facts(1).max_bytes, facts(2).max_bytes)};
     case Kind::kRepeat:
       return {.nullable = words[2] == 0,
               .matches_something = words[2] == 0 || facts(1).matches_something,
-              .depth = depth(facts(1).depth)};
+              .depth = depth(facts(1).depth),
+              .max_bytes = multiply_counts(facts(1).max_bytes, words[3])};
     case Kind::kNot:
       return {.nullable = !facts(1).nullable,
               .matches_something = !facts(1).nullable,
-              .depth = depth(facts(1).depth)};
+              .depth = depth(facts(1).depth),
+              .max_bytes = kUnbounded};
     case Kind::kAny:
     case Kind::kAll:
       break;
   }
   for (size_t i = 1; i < words.size(); ++i) {
     deepest = std::max<uint32_t>(deepest, facts(i).depth);
+    longest = std::max(longest, facts(i).max_bytes);
+    shortest = std::min(shortest, facts(i).max_bytes);
     all_nullable &= facts(i).nullable;
     any_nullable |= facts(i).nullable;
     any_matches |= facts(i).matches_something;
   }
-  if (Kind{words[0]} == Kind::kAny) return {any_nullable, any_matches, depth(deepest)};
-  return {all_nullable, all_nullable, depth(deepest)};
+  if (Kind{words[0]} == Kind::kAny) return {any_nullable, any_matches, depth(deepest), longest};
+  return {all_nullable, all_nullable, depth(deepest), shortest};
 }
 
 Expression ExpressionSet::make(std::span<const uint32_t> words) {
@@ -192,6 +205,19 @@ ExpressionSet::Head ExpressionSet::head_of(Expression e) const {
   if (!is(first, Kind::kRepeat)) return {.body = kNothing, .rest = e, .min = 0, .max = 0};
   const std::span<const uint32_t> words = nodes_[index(first)];
   return {.body = Expression{words[1]}, .rest = rest, .min = words[2], .max = words[3]};
+}
+
+std::vector<Expression> ExpressionSet::conditions_of(Expression e) const {
+  if (!is(e, Kind::kAll)) return {e};
+  std::vector<Expression> conditions;
+  for (const uint32_t word : nodes_[index(e)].subspan(1)) conditions.push_back(Expression{word});
+  return conditions;
+}
+
+std::optional<uint32_t> ExpressionSet::longest_excluded(Expression e) const {
+  if (!is(e, Kind::kNot)) return std::nullopt;
+  const uint32_t longest = facts_[nodes_[index(e)][1]].max_bytes;
+  return longest == kUnbounded ? std::nullopt : std::optional(longest);
 }
 
 /// `part` is no sequence.
@@ -349,6 +375,9 @@ bool ExpressionSet::nullable(Expression e) const { return facts_[index(e)].nulla
 Expression ExpressionSet::derivative(Expression e, uint8_t byte) {
   if (index(e) <= index(kEverything)) return e == kEverything ? e : kNothing;
   if (is(e, Kind::kBytes)) return byte_set_has(e, byte) ? kEmpty : kNothing;
+  if (const Expression first = first_of(e); is(first, Kind::kBytes)) {  // most of all: a literal
+    return byte_set_has(first, byte) ? Expression{nodes_[index(e)][2]} : kNothing;
+  }
   const uint64_t key = uint64_t{index(e)} << 8 | classes_[byte];
   if (const uint32_t* known = derivatives_.find(key)) return Expression{*known};
   fuel_.spend(8);  // what the entry takes

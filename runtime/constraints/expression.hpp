@@ -8,6 +8,7 @@
 #include <bitset>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <unordered_map>
@@ -89,6 +90,15 @@ class ExpressionSet {
     uint32_t min, max;
   };
   Head head_of(Expression e) const;
+  /// What a sequence begins with; anything else itself.
+  Expression first_of(Expression e) const {
+    return is(e, Kind::kConcat) ? Expression{nodes_[index(e)][1]} : e;
+  }
+  /// The expressions all of which must match where `e` does: an intersection's operands, or itself.
+  std::vector<Expression> conditions_of(Expression e) const;
+  /// Of the longest text that `e`, a complement, does not match; an upper bound. Nothing for other expressions, and where
+  /// there may be no longest.
+  std::optional<uint32_t> longest_excluded(Expression e) const;
 
   /// The alphabet compressed: bytes of one class lead to the same derivatives of everything in the set. Grows only by
   /// bytes(), literal(), code_points() and character() of what is new.
@@ -110,6 +120,7 @@ class ExpressionSet {
     bool nullable;
     bool matches_something;  // by its operators; where false, it may all the same
     uint16_t depth;          // of operators inside each other
+    uint32_t max_bytes;      // of its texts, or kUnbounded; an upper bound
   };
   Expression make(std::span<const uint32_t> words);
   Facts facts_of(std::span<const uint32_t> words) const;

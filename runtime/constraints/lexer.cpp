@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 namespace pumice {
 namespace {
@@ -133,20 +134,44 @@ uint32_t Lexer::plain_depth(uint32_t state, uint32_t limit) {
   return plain_depths_[state] = depth;
 }
 
-/// For an expression that begins with a repetition of what every plain character is: how often.
+/// As plain_depth, by the form of the expressions alone: 0 where it does not tell.
 uint32_t Lexer::plain_run(uint32_t state) {
   const std::span<const uint32_t> words = states_[state];
   uint32_t longest = 0;
   for (size_t i = 1; i < words.size(); i += 2) {
-    const ExpressionSet::Head head = expressions_.head_of(Expression{words[i]});
-    if (head.max <= longest) continue;
-    const auto [covers, is_new] = covers_plain_.emplace(head.body, false);
-    if (is_new)
-      covers->second =
-          expressions_.is_nothing(expressions_.both(plain_, expressions_.complement(head.body)));
-    if (covers->second) longest = head.max;
+    longest = std::max(longest, plain_run_of(Expression{words[i]}));
   }
   return longest;
+}
+
+/// For an expression that begins with repetitions of what every plain character is, all at once and but for some texts
+/// (the names of an object's other members are so): behind n of at most `max` characters there is always the text of
+/// max - n more, which makes all longer than any text that is left out.
+uint32_t Lexer::plain_run_of(Expression e) {
+  uint32_t min = 0, max = kUnbounded, shortest = 0;  // shortest: that no left out text has
+  for (const Expression condition : expressions_.conditions_of(expressions_.first_of(e))) {
+    if (const std::optional<uint32_t> longest = expressions_.longest_excluded(condition)) {
+      shortest = std::max(shortest, *longest + 1);
+      continue;
+    }
+    const ExpressionSet::Head head = expressions_.head_of(condition);
+    // What repeats for ever need not be characters: they may be of several of it, as of bytes.
+    const bool endless = head.min == 0 && head.max == kUnbounded;
+    if (head.rest != expressions_.empty() || !covers_plain(endless ? condition : head.body)) return 0;
+    min = std::max(min, head.min);
+    max = std::min(max, head.max);
+  }
+  return max >= std::max(min, shortest) ? max : 0;
+}
+
+/// Whether every plain character is of it.
+bool Lexer::covers_plain(Expression e) {
+  const auto [covers, is_new] = covers_plain_.emplace(e, false);
+  if (is_new) {
+    covers->second =
+        expressions_.is_nothing(expressions_.both(plain_, expressions_.complement(e)));
+  }
+  return covers->second;
 }
 
 /// The states behind each plain character; false if there is a character behind which there is none.

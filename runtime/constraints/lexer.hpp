@@ -61,6 +61,8 @@ class Lexer {
   uint32_t make_next(uint32_t state, uint8_t byte_class);
   uint32_t intern(std::span<const uint32_t> words);
   uint32_t plain_run(uint32_t state);
+  uint32_t plain_run_of(Expression e);
+  bool covers_plain(Expression e);
   bool add_next_plain(uint32_t state, std::vector<uint32_t>& to);
 
   ExpressionSet& expressions_;
@@ -69,7 +71,7 @@ class Lexer {
   WordInterner states_;  // (lexeme, expression)…, by lexeme
   std::vector<uint32_t> transitions_;
   std::vector<uint32_t> plain_depths_;                 // by state, or kUnknown
-  std::unordered_map<Expression, bool> covers_plain_;  // whether every plain character is of it
+  std::unordered_map<Expression, bool> covers_plain_;
   Expression plain_{};
   struct PlainStep {
     uint8_t byte_class;
