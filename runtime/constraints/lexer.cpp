@@ -14,6 +14,8 @@ enum Utf8State : uint8_t {
   kTwoMore,
   kThreeMore,
   kAfterE0,
+  kAfterE2,
+  kAfterE280,
   kAfterEd,
   kAfterF0,
   kAfterF4,
@@ -27,6 +29,7 @@ Utf8State after(Utf8State state, uint32_t byte) {
       if (byte < 0x80) return is_plain_character(byte) ? kBegin : kRefused;
       if (in(0xC2, 0xDF)) return kOneMore;
       if (byte == 0xE0) return kAfterE0;
+      if (byte == 0xE2) return kAfterE2;
       if (byte == 0xED) return kAfterEd;
       if (in(0xE1, 0xEF)) return kTwoMore;
       if (byte == 0xF0) return kAfterF0;
@@ -40,6 +43,11 @@ Utf8State after(Utf8State state, uint32_t byte) {
       return in(0x80, 0xBF) ? kTwoMore : kRefused;
     case kAfterE0:
       return in(0xA0, 0xBF) ? kOneMore : kRefused;
+    case kAfterE2:
+      if (byte == 0x80) return kAfterE280;
+      return in(0x81, 0xBF) ? kOneMore : kRefused;
+    case kAfterE280:
+      return in(0x80, 0xA7) || in(0xAA, 0xBF) ? kBegin : kRefused;
     case kAfterEd:
       return in(0x80, 0x9F) ? kOneMore : kRefused;
     case kAfterF0:
@@ -57,7 +65,8 @@ Utf8State after(Utf8State state, uint32_t byte) {
 Lexer::Lexer(ExpressionSet& expressions, std::span<const Expression> lexemes)
     : expressions_(expressions), lexemes_(lexemes) {
   // Before classes are counted: what is made later has no new ones.
-  plain_ = expressions.code_points({{{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7E}, {0x80, 0x10FFFF}}});
+  plain_ = expressions.code_points(
+      {{{0x20, 0x21}, {0x23, 0x5B}, {0x5D, 0x7E}, {0x80, 0x2027}, {0x202A, 0x10FFFF}}});
   n_classes_ = expressions.representatives().size();
   for (uint8_t state = kBegin; state < kRefused; ++state) {
     for (uint32_t c = 0; c < n_classes_; ++c) {

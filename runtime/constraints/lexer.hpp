@@ -12,9 +12,10 @@
 
 namespace pumice {
 
-/// Characters that strings of JSON (and of most things) may have as they are.
+/// Characters that strings of JSON (and of most things) may have as they are; the two that end lines are none of `.` in
+/// a pattern.
 constexpr bool is_plain_character(char32_t c) {
-  return c >= 0x20 && c != '"' && c != '\\' && c != 0x7F;
+  return c >= 0x20 && c != '"' && c != '\\' && c != 0x7F && c != 0x2028 && c != 0x2029;
 }
 
 /// A state is a set of lexemes that have begun at one place, each with the expression of what may follow of it. One
@@ -77,7 +78,7 @@ class Lexer {
     uint8_t byte_class;
     uint8_t utf8;  // state behind it
   };
-  std::array<std::vector<PlainStep>, 8> plain_steps_;  // by state within a plain character
+  std::array<std::vector<PlainStep>, 10> plain_steps_;  // by state within a plain character
 };
 
 }  // namespace pumice
