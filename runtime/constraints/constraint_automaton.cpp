@@ -54,15 +54,22 @@ ConstraintAutomaton::State ConstraintAutomaton::next(State state, TokenId token)
 
 void ConstraintAutomaton::walk(std::span<const VocabularyTrie::Node> nodes, State state,
                                std::span<uint32_t> mask) {
-  path_[0] = state;
+  State* const path = path_.data();
+  path[0] = state;
+  Parser::Steps steps = parser_->steps();
   for (size_t i = 0; i < nodes.size();) {
     const VocabularyTrie::Node node = nodes[i];
-    const State reached = parser_->next(path_[node.depth - 1], static_cast<uint8_t>(node.byte));
+    const State from = path[node.depth - 1];
+    State reached = steps.next(from, static_cast<uint8_t>(node.byte));
+    if (reached == Parser::Steps::kUnknown) {
+      reached = parser_->next(from, static_cast<uint8_t>(node.byte));
+      steps = parser_->steps();
+    }
     if (reached == Parser::kDead) {
       i += node.skip;
       continue;
     }
-    path_[node.depth] = reached;
+    path[node.depth] = reached;
     if (node.token != VocabularyTrie::kNoToken) set_bit(mask, static_cast<TokenId>(node.token));
     ++i;
   }

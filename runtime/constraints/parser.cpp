@@ -142,7 +142,7 @@ std::optional<uint32_t> Parser::close_row() {
   std::ranges::sort(kernel, {},
                     [](const Item& item) { return std::tuple(item.dot, item.count, item.origin); });
   std::vector<uint32_t> key{accepted ? 1u : 0u};
-  if (rows_.empty()) key = {kUnknown};  // the start's, which no other is
+  if (rows_.empty()) key = {kFresh};  // the start's, which no other is
   for (const Item& item : kernel) key.insert(key.end(), {item.dot, item.count, item.origin});
   expressions_.fuel().spend(key.size() + 2);
   const WordInterner::Interned row = row_keys_.intern(key);
@@ -167,7 +167,7 @@ Parser::State Parser::intern_state(std::vector<uint32_t> threads) {
   const WordInterner::Interned state = states_.intern(threads);
   if (state.is_new) {
     expressions_.fuel().spend(n_classes_);
-    transitions_.resize(transitions_.size() + n_classes_, threads.empty() ? kDead : kUnknown);
+    transitions_.resize(transitions_.size() + n_classes_, threads.empty() ? kDead : Steps::kUnknown);
   }
   return state.number;
 }

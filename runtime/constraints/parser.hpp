@@ -31,12 +31,30 @@ class Parser {
   Parser(const Parser&) = delete;
   Parser& operator=(const Parser&) = delete;
 
+  /// The steps that are known, for loops over many bytes; until the next call of anything else.
+  class Steps {
+   public:
+    static constexpr State kUnknown = 0xFFFFFFFF;
+    State next(State state, uint8_t byte) const {
+      return transitions_[state * n_classes_ + classes_[byte]];
+    }
+
+   private:
+    friend Parser;
+    Steps(const State* transitions, const uint8_t* classes, size_t n_classes)
+        : transitions_(transitions), classes_(classes), n_classes_(n_classes) {}
+
+    const State* transitions_;
+    const uint8_t* classes_;
+    size_t n_classes_;
+  };
+
   State start() const { return start_; }
   State next(State state, uint8_t byte) {
-    const uint8_t byte_class = classes_[byte];
-    const uint32_t known = transitions_[state * n_classes_ + byte_class];
-    return known != kUnknown ? known : make_next(state, byte_class);
+    const State known = steps().next(state, byte);
+    return known != Steps::kUnknown ? known : make_next(state, classes_[byte]);
   }
+  Steps steps() const { return {transitions_.data(), classes_.data(), n_classes_}; }
   /// Behind a token as the grammar's own terminal, which `allows` (below) names.
   State next_token(State state, TokenId token, bool has_text);
   /// The state that is in both.
@@ -66,7 +84,6 @@ class Parser {
 
  private:
   using Term = Grammar::Term;
-  static constexpr uint32_t kUnknown = 0xFFFFFFFF;
   static constexpr uint32_t kFresh = 0xFFFFFFFF;  // of a thread: no byte since its row
   static constexpr uint32_t kSelf = 0xFFFFFFFF;   // of an item: the row that it is in
   static constexpr uint32_t kStartRow = 0;
