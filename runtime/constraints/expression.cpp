@@ -28,6 +28,18 @@ uint32_t multiply_counts(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>(std::min<uint64_t>(uint64_t{a} * b, kUnbounded));
 }
 
+ByteWords operator|(ByteWords a, const ByteWords& b) {
+  for (size_t i = 0; i < a.size(); ++i) a[i] |= b[i];
+  return a;
+}
+
+ByteWords operator&(ByteWords a, const ByteWords& b) {
+  for (size_t i = 0; i < a.size(); ++i) a[i] &= b[i];
+  return a;
+}
+
+constexpr ByteWords kAllBytes = {~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u};
+
 uint32_t one_less(uint32_t count) { return count == kUnbounded ? kUnbounded : count - 1; }
 
 }  // namespace
@@ -38,36 +50,45 @@ ExpressionSet::ExpressionSet(uint64_t fuel) : fuel_(fuel) {
     facts_.push_back({.nullable = i > 0,
                       .matches_something = i > 0,
                       .depth = 0,
-                      .max_bytes = i == index(kEverything) ? kUnbounded : 0});
+                      .max_bytes = i == index(kEverything) ? kUnbounded : 0,
+                      .first = i == index(kEverything) ? kAllBytes : ByteWords{}});
   }
 }
 
 ExpressionSet::Facts ExpressionSet::facts_of(std::span<const uint32_t> words) const {
-  const auto facts = [&](size_t i) { return facts_[words[i]]; };
+  const auto facts = [&](size_t i) -> const Facts& { return facts_[words[i]]; };
   const auto depth = [](uint32_t below) {
     if (below >= kMaxDepth) throw OutOfFuel{};
     return static_cast<uint16_t>(below + 1);
   };
   uint32_t deepest = 0, longest = 0, shortest = kUnbounded;  // of what operands match at most
+  ByteWords any_first{}, all_first = kAllBytes;
   bool all_nullable = true, any_nullable = false, any_matches = false;
   switch (Kind{words[0]}) {
-    case Kind::kBytes:
-      return {.nullable = false, .matches_something = true, .depth = 0, .max_bytes = 1};
+    case Kind::kBytes: {
+      ByteWords bytes{};
+      std::ranges::copy(words.subspan(1), bytes.begin());
+      return {
+          .nullable = false, .matches_something = true, .depth = 0, .max_bytes = 1, .first = bytes};
+    }
     case Kind::kConcat:  // not depth: nothing recurses along a sequence
       return {.nullable = facts(1).nullable && facts(2).nullable,
               .matches_something = facts(1).matches_something && facts(2).matches_something,
               .depth = std::max(depth(facts(1).depth), facts(2).depth),
-              .max_bytes = add_counts(facts(1).max_bytes, facts(2).max_bytes)};
+              .max_bytes = add_counts(facts(1).max_bytes, facts(2).max_bytes),
+              .first = facts(1).nullable ? facts(1).first | facts(2).first : facts(1).first};
     case Kind::kRepeat:
       return {.nullable = words[2] == 0,
               .matches_something = words[2] == 0 || facts(1).matches_something,
               .depth = depth(facts(1).depth),
-              .max_bytes = multiply_counts(facts(1).max_bytes, words[3])};
+              .max_bytes = multiply_counts(facts(1).max_bytes, words[3]),
+              .first = facts(1).first};
     case Kind::kNot:
       return {.nullable = !facts(1).nullable,
               .matches_something = !facts(1).nullable,
               .depth = depth(facts(1).depth),
-              .max_bytes = kUnbounded};
+              .max_bytes = kUnbounded,
+              .first = kAllBytes};
     case Kind::kAny:
     case Kind::kAll:
       break;
@@ -76,32 +97,30 @@ ExpressionSet::Facts ExpressionSet::facts_of(std::span<const uint32_t> words) co
     deepest = std::max<uint32_t>(deepest, facts(i).depth);
     longest = std::max(longest, facts(i).max_bytes);
     shortest = std::min(shortest, facts(i).max_bytes);
+    any_first = any_first | facts(i).first;
+    all_first = all_first & facts(i).first;
     all_nullable &= facts(i).nullable;
     any_nullable |= facts(i).nullable;
     any_matches |= facts(i).matches_something;
   }
-  if (Kind{words[0]} == Kind::kAny) return {any_nullable, any_matches, depth(deepest), longest};
-  return {all_nullable, all_nullable, depth(deepest), shortest};
+  if (Kind{words[0]} == Kind::kAny)
+    return {any_nullable, any_matches, depth(deepest), longest, any_first};
+  return {all_nullable, all_nullable, depth(deepest), shortest, all_first};
 }
 
 Expression ExpressionSet::make(std::span<const uint32_t> words) {
   fuel_.spend(words.size() + 2);
   const Facts facts = facts_of(words);
+  if (!facts.nullable && facts.first == ByteWords{}) return kNothing;
   const WordInterner::Interned node = nodes_.intern(words);
   if (node.is_new) facts_.push_back(facts);
   return Expression{node.number};
 }
 
-ExpressionSet::ByteWords ExpressionSet::byte_words(Expression e) const {
-  ByteWords words{};
-  std::ranges::copy(nodes_[index(e)].subspan(1), words.begin());
-  return words;
-}
-
 ByteSet ExpressionSet::byte_set(Expression e) const {
   ByteSet set;
   for (uint32_t byte = 0; byte < 256; ++byte)
-    set[byte] = byte_set_has(e, static_cast<uint8_t>(byte));
+    set[byte] = may_begin_with(e, static_cast<uint8_t>(byte));
   return set;
 }
 
@@ -318,7 +337,7 @@ Expression ExpressionSet::join(Kind operation, std::span<const Expression> opera
   const auto add = [&](Expression e) {
     if (e == neutral) return;
     if (is(e, Kind::kBytes)) {
-      const ByteWords more = byte_words(e);
+      const ByteWords& more = facts_[index(e)].first;
       for (size_t i = 0; i < bytes.size(); ++i) {
         bytes[i] = !has_bytes ? more[i] : any ? bytes[i] | more[i] : bytes[i] & more[i];
       }
@@ -373,11 +392,10 @@ Expression ExpressionSet::all_of(std::span<const Expression> conditions) {
 bool ExpressionSet::nullable(Expression e) const { return facts_[index(e)].nullable; }
 
 Expression ExpressionSet::derivative(Expression e, uint8_t byte) {
-  if (index(e) <= index(kEverything)) return e == kEverything ? e : kNothing;
-  if (is(e, Kind::kBytes)) return byte_set_has(e, byte) ? kEmpty : kNothing;
-  if (const Expression first = first_of(e); is(first, Kind::kBytes)) {  // most of all: a literal
-    return byte_set_has(first, byte) ? Expression{nodes_[index(e)][2]} : kNothing;
-  }
+  if (!may_begin_with(e, byte)) return kNothing;
+  if (e == kEverything) return e;
+  if (is(e, Kind::kBytes)) return kEmpty;
+  if (is(first_of(e), Kind::kBytes)) return Expression{nodes_[index(e)][2]};  // of a literal
   const uint64_t key = uint64_t{index(e)} << 8 | classes_[byte];
   if (const uint32_t* known = derivatives_.find(key)) return Expression{*known};
   fuel_.spend(8);  // what the entry takes

@@ -24,6 +24,7 @@ namespace pumice {
 enum class Expression : uint32_t {};
 
 using ByteSet = std::bitset<256>;
+using ByteWords = std::array<uint32_t, 8>;  ///< a ByteSet as an ExpressionSet keeps it
 
 /// Inclusive.
 struct CodePointRange {
@@ -121,6 +122,7 @@ class ExpressionSet {
     bool matches_something;  // by its operators; where false, it may all the same
     uint16_t depth;          // of operators inside each other
     uint32_t max_bytes;      // of its texts, or kUnbounded; an upper bound
+    ByteWords first;         // bytes with which its texts begin; others lead to nothing
   };
   Expression make(std::span<const uint32_t> words);
   Facts facts_of(std::span<const uint32_t> words) const;
@@ -128,12 +130,10 @@ class ExpressionSet {
   bool is(Expression e, Kind wanted) const {
     return index(e) > index(kEverything) && kind(e) == wanted;
   }
-  using ByteWords = std::array<uint32_t, 8>;  ///< a ByteSet as a node has it
   Expression bytes(const ByteWords& words);
-  ByteWords byte_words(Expression e) const;
   ByteSet byte_set(Expression e) const;
-  bool byte_set_has(Expression e, uint8_t byte) const {
-    return (nodes_[index(e)][1 + byte / 32] >> byte % 32 & 1) != 0;
+  bool may_begin_with(Expression e, uint8_t byte) const {
+    return (facts_[index(e)].first[byte / 32] >> byte % 32 & 1) != 0;
   }
   void merge_repetitions(std::vector<Expression>& alternatives);
   Expression join(Kind operation, std::span<const Expression> operands);

@@ -166,7 +166,8 @@ uint32_t Lexer::plain_run_of(Expression e) {
     const ExpressionSet::Head head = expressions_.head_of(condition);
     // What repeats for ever need not be characters: they may be of several of it, as of bytes.
     const bool endless = head.min == 0 && head.max == kUnbounded;
-    if (head.rest != expressions_.empty() || !covers_plain(endless ? condition : head.body)) return 0;
+    if (head.rest != expressions_.empty() || !covers_plain(endless ? condition : head.body))
+      return 0;
     min = std::max(min, head.min);
     max = std::min(max, head.max);
   }
@@ -177,8 +178,7 @@ uint32_t Lexer::plain_run_of(Expression e) {
 bool Lexer::covers_plain(Expression e) {
   const auto [covers, is_new] = covers_plain_.emplace(e, false);
   if (is_new) {
-    covers->second =
-        expressions_.is_nothing(expressions_.both(plain_, expressions_.complement(e)));
+    covers->second = expressions_.is_nothing(expressions_.both(plain_, expressions_.complement(e)));
   }
   return covers->second;
 }

@@ -71,7 +71,7 @@ class Lexer {
   size_t n_classes_;
   WordInterner states_;  // (lexeme, expression)…, by lexeme
   std::vector<uint32_t> transitions_;
-  std::vector<uint32_t> plain_depths_;                 // by state, or kUnknown
+  std::vector<uint32_t> plain_depths_;  // by state, or kUnknown
   std::unordered_map<Expression, bool> covers_plain_;
   Expression plain_{};
   struct PlainStep {

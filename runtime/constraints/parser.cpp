@@ -167,7 +167,8 @@ Parser::State Parser::intern_state(std::vector<uint32_t> threads) {
   const WordInterner::Interned state = states_.intern(threads);
   if (state.is_new) {
     expressions_.fuel().spend(n_classes_);
-    transitions_.resize(transitions_.size() + n_classes_, threads.empty() ? kDead : Steps::kUnknown);
+    transitions_.resize(transitions_.size() + n_classes_,
+                        threads.empty() ? kDead : Steps::kUnknown);
   }
   return state.number;
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <random>
 #include <thread>
 
@@ -218,6 +219,68 @@ TEST(Matcher, TenThousandTimesIsNotExpanded) {
   for (int i = 0; i < 200; ++i) ASSERT_TRUE(matcher.accept(many).ok()) << i;
   EXPECT_FALSE(matcher.accept(many).ok());
   EXPECT_EQ(allowed(matcher), std::vector<TokenId>{SmallVocabulary::kEnd});
+}
+
+TEST(Matcher, MasksOfStringsWithExceptionsAreThoseOfDerivatives) {
+  const SmallVocabulary small([] {
+    std::vector<std::string> texts = small_texts();
+    for (const char* more :
+         {"\xE2\x80\xA8", "a\xE2\x80\xA9", "\xE2\x80\xA7", "\xE2\x82\xAC", "é€", "aaaa"})
+      texts.emplace_back(more);
+    return texts;
+  }());
+  const std::array<std::pair<uint32_t, uint32_t>, 6> lengths = {
+      {{0, kUnbounded}, {3, kUnbounded}, {0, 3}, {2, 5}, {0, 12}, {4, 60}}};
+  const std::array<std::vector<std::string>, 5> exceptions = {
+      {{}, {"ab", "abc"}, {"abcabcabcabc"}, {"", "a", "aa", "aaa"}, {"é", "éa\""}}};
+  const std::array<std::vector<CodePointRange>, 3> alphabets = {
+      {{{0, 0x10FFFF}}, {{0x20, 0x2027}, {0x202A, 0x10FFFF}}, {{'a', 'd'}}}};
+  std::mt19937 random(5);
+  size_t n_masks = 0;
+  for (const auto& [min, max] : lengths) {
+    for (const std::vector<std::string>& names : exceptions) {
+      for (const auto& alphabet : alphabets) {
+        for (const bool with_endless : {false, true}) {
+          GrammarBuilder builder;
+          ExpressionSet& set = builder.expressions();
+          std::vector<Expression> conditions{set.repeat(set.code_points(alphabet), min, max)};
+          for (const std::string& name : names)
+            conditions.push_back(set.complement(set.literal(name)));
+          if (with_endless)
+            conditions.push_back(set.complement(set.concat(set.literal("b"), set.everything())));
+          Expression at = set.concat(set.all_of(conditions), set.literal("\""));
+          ExpressionSet own = set;  // numbers mean the same in a copy
+          const Symbol lexeme = builder.lexeme(at);
+          Grammar grammar = std::move(builder).build(lexeme).value();
+          const auto constraint = Constraint::create(std::move(grammar), small.trie);
+          ASSERT_TRUE(constraint.ok()) << constraint.error().message;
+          Matcher matcher(*constraint);
+          const auto after = [&](TokenId id) {
+            Expression e = at;
+            for (const char c : small.trie->text(id))
+              e = own.derivative(e, static_cast<uint8_t>(c));
+            return e;
+          };
+          for (int step = 0; step < 14; ++step, ++n_masks) {
+            std::vector<TokenId> wanted;
+            for (TokenId id = 0; id < small.trie->n_tokens(); ++id) {
+              const bool ends = id == SmallVocabulary::kEnd && own.nullable(at);
+              const bool goes_on = !small.trie->text(id).empty() && !own.is_nothing(after(id));
+              if (ends || goes_on) wanted.push_back(id);
+            }
+            ASSERT_EQ(allowed(matcher), wanted)
+                << min << " to " << max << ", " << names.size() << " names, step " << step;
+            std::erase(wanted, SmallVocabulary::kEnd);
+            if (wanted.empty()) break;
+            const TokenId token = wanted[random() % wanted.size()];
+            at = after(token);
+            ASSERT_TRUE(matcher.accept(token).ok());
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(n_masks, 600u);
 }
 
 TEST(Matcher, ManyThreadsShareAConstraint) {
