@@ -244,8 +244,13 @@ TEST(Matcher, MasksOfStringsWithExceptionsAreThoseOfDerivatives) {
           GrammarBuilder builder;
           ExpressionSet& set = builder.expressions();
           std::vector<Expression> conditions{set.repeat(set.code_points(alphabet), min, max)};
-          for (const std::string& name : names)
-            conditions.push_back(set.complement(set.literal(name)));
+          std::vector<Expression> excluded;
+          for (const std::string& name : names) excluded.push_back(set.literal(name));
+          if (!names.empty()) {  // short ones but "ab"
+            excluded.push_back(set.both(set.repeat(set.code_points({{{'a', 'b'}}}), 2, 6),
+                                        set.complement(set.literal("ab"))));
+          }
+          conditions.push_back(set.complement(set.any_of(excluded)));
           if (with_endless)
             conditions.push_back(set.complement(set.concat(set.literal("b"), set.everything())));
           Expression at = set.concat(set.all_of(conditions), set.literal("\""));
