@@ -200,11 +200,13 @@ void write_out(Item item, HeadTile heads, uint lane) {
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
     float sum = 0.0;
     [[unroll]] for (uint l = 0; l < workgroup_size; ++l) sum += subgroupBroadcast(row_sum[r], l);
-    if (!has_row(item, heads, r)) continue;
-    [[unroll]] for (uint c = 0; c < column_chunks; ++c) {
-      const uint column = c * workgroup_size + lane;
-      if (column >= column_quads) continue;
-      write_quad(item, heads, r, column, y[r * column_chunks + c], vec2(row_max[r], sum));
+    if (has_row(item, heads, r)) {
+      [[unroll]] for (uint c = 0; c < column_chunks; ++c) {
+        const uint column = c * workgroup_size + lane;
+        if (column < column_quads) {
+          write_quad(item, heads, r, column, y[r * column_chunks + c], vec2(row_max[r], sum));
+        }
+      }
     }
   }
 }
