@@ -196,6 +196,7 @@ void add_values(Item item, uint first_key, uint v_offset, uint lane) {
   }
 }
 
+/// Without `continue`, behind which loops are not unrolled (NIR), so that y would be an array in memory all along.
 void write_out(Item item, HeadTile heads, uint lane) {
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
     float sum = 0.0;
