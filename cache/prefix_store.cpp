@@ -24,7 +24,7 @@ constexpr std::chrono::hours kUnfinishedFor{1};
 
 struct FoundFile {
   fs::path path;
-  fs::file_time_type used;
+  std::chrono::system_clock::time_point used;
   uint64_t n_bytes = 0;
 };
 
@@ -46,12 +46,6 @@ std::vector<fs::path> folders_in(const fs::path& folder, size_t n_digits) {
   return found;
 }
 
-/// Used now: it goes last.
-void touch(const fs::path& path) {
-  std::error_code ignored;
-  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
-}
-
 }  // namespace
 
 PrefixStore::PrefixStore(PrefixStoreOptions options, PageKinds kinds)
@@ -65,10 +59,6 @@ Result<std::unique_ptr<PrefixStore>> PrefixStore::open(const PrefixStoreOptions&
     return make_error(ErrorCode::kInvalidArgument,
                       "prefix store {}: a limit of {} bytes must hold two pages of {}",
                       to_utf8(options.folder), options.limit_bytes, options.binding.page_bytes);
-  }
-  if (!shares_folders()) {
-    return make_error(ErrorCode::kInvalidArgument,
-                      "prefix store {}: not supported on this system yet", to_utf8(options.folder));
   }
   std::unique_ptr<PrefixStore> store(new PrefixStore(options, std::move(kinds)));
   std::error_code error;
@@ -193,6 +183,9 @@ void PrefixStore::write_page(const Page& page) {
   if (!error) error = replace_file(temporary, path);
   if (error) {
     remove_file(temporary);
+    std::error_code missing;
+    (void)file_info(path, Links::kStay, missing);
+    if (!missing) return;  // somebody was first, and reads it: Windows may not replace it then
     warn_once(warned_of_writes_, fmt::format("cannot write: {}", error.message()));
     const std::lock_guard lock(mutex_);
     ++stats_.dropped_pages;
@@ -212,7 +205,7 @@ void PrefixStore::look_around(uint64_t most_bytes) {
   std::vector<FoundFile> files;
   std::unordered_set<uint64_t> known;
   uint64_t n_bytes = 0;
-  const auto now = fs::file_time_type::clock::now();
+  const auto now = std::chrono::system_clock::now();
   for (const fs::path& bound : folders_in(options_.folder, kFolderDigits)) {
     const bool is_own = bound.filename() == folder_.filename();
     for (const fs::path& part : folders_in(bound, 2)) {
@@ -221,9 +214,9 @@ void PrefixStore::look_around(uint64_t most_bytes) {
            entry.increment(error)) {
         std::error_code gone;
         const std::string name = to_utf8(entry->path().filename());
-        if (!fs::is_regular_file(entry->symlink_status(gone)) || gone) continue;
-        const FoundFile file{entry->path(), entry->last_write_time(gone), entry->file_size(gone)};
-        if (gone) continue;
+        const FileInfo info = file_info(entry->path(), Links::kStay, gone);
+        if (gone || !info.is_regular()) continue;
+        const FoundFile file{entry->path(), info.modified, info.size_bytes};
         if (is_unfinished_stored_page(name)) {
           if (now - file.used > kUnfinishedFor) remove_file(file.path);
           continue;
@@ -375,7 +368,7 @@ void PrefixStore::read_prefix(Reading& reading) {
       const StoredPageState read =
           read_stored_page(path, options_.binding, entry.kind, tokens, page.bytes);
       if (read == StoredPageState::kGood) {
-        touch(path);
+        touch_file(path);  // it goes last
         known = There::kRead;
         pages.push_back(std::move(page));
         continue;

@@ -32,8 +32,8 @@ struct FileAccess {
 struct FileInfo {
   FileKind kind = FileKind::kOther;
   uint64_t size_bytes = 0;
-  std::chrono::system_clock::time_point modified;  ///< to the second
-  bool has_name = true;                            ///< false: removed while it is open
+  std::chrono::system_clock::time_point modified;
+  bool has_name = true;  ///< false: removed while it is open
   FileAccess access;
 
   bool is_regular() const { return kind == FileKind::kRegular; }
@@ -141,6 +141,8 @@ std::error_code replace_file(const std::filesystem::path& from, const std::files
 /// The same where nothing is at `to`; else errc::file_exists.
 std::error_code rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
 
+/// As modified now.
+std::error_code touch_file(const std::filesystem::path& path);
 /// A file or symbolic link, never a folder.
 std::error_code remove_file(const std::filesystem::path& path);
 /// An empty folder, never a link to one.
@@ -148,9 +150,5 @@ std::error_code remove_empty_folder(const std::filesystem::path& path);
 
 /// Whether `error` means that a disk, a quota or a limit on sizes is full.
 bool is_full(std::error_code error);
-
-/// Whether several processes may write and remove files of one folder as PrefixStore does. On Windows
-/// that is not known: its tests fail there.
-bool shares_folders();
 
 }  // namespace pumice

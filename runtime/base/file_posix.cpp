@@ -27,7 +27,9 @@ FileInfo info_of(const struct stat& status) {
               : S_ISDIR(status.st_mode) ? FileKind::kFolder
                                         : FileKind::kOther,
       .size_bytes = static_cast<uint64_t>(status.st_size),
-      .modified = std::chrono::system_clock::from_time_t(status.st_mtime),
+      .modified = std::chrono::system_clock::from_time_t(status.st_mtim.tv_sec) +
+                  std::chrono::duration_cast<std::chrono::system_clock::duration>(
+                      std::chrono::nanoseconds(status.st_mtim.tv_nsec)),
       .has_name = status.st_nlink > 0,
       .access = {
           .owner = status.st_uid, .group = status.st_gid, .permissions = status.st_mode & 07777}};
@@ -186,6 +188,10 @@ std::error_code rename_to_new(const fs::path& from, const fs::path& to) {
   return {};
 }
 
+std::error_code touch_file(const fs::path& path) {
+  return error_unless(::utimensat(AT_FDCWD, path.c_str(), nullptr, 0) == 0);
+}
+
 std::error_code remove_file(const fs::path& path) {
   return error_unless(::unlink(path.c_str()) == 0);
 }
@@ -198,7 +204,5 @@ bool is_full(std::error_code error) {
   return error == std::errc::no_space_on_device || error == std::errc::file_too_large ||
          error == code_of(EDQUOT);
 }
-
-bool shares_folders() { return true; }
 
 }  // namespace pumice

@@ -89,7 +89,9 @@ std::chrono::system_clock::time_point time_of(const FILETIME& time) {
   constexpr int64_t kSecondsBefore1970 = 11'644'473'600;  // since 1601
   const int64_t units = static_cast<int64_t>(time.dwHighDateTime) << 32 | time.dwLowDateTime;
   return std::chrono::system_clock::from_time_t(
-      static_cast<std::time_t>(units / kUnits - kSecondsBefore1970));
+             static_cast<std::time_t>(units / kUnits - kSecondsBefore1970)) +
+         std::chrono::duration_cast<std::chrono::system_clock::duration>(
+             std::chrono::nanoseconds(units % kUnits * 100));
 }
 
 bool is_symbolic_link(HANDLE handle) {
@@ -384,6 +386,18 @@ std::error_code rename_to_new(const fs::path& from, const fs::path& to) {
   return rename(from, to, false);
 }
 
+std::error_code touch_file(const fs::path& path) {
+  const HANDLE handle = ::CreateFileW(path.c_str(), FILE_WRITE_ATTRIBUTES,
+                                      FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE,
+                                      nullptr, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, nullptr);
+  if (handle == INVALID_HANDLE_VALUE) return last_error();
+  FILETIME now = {};
+  ::GetSystemTimePreciseAsFileTime(&now);
+  const std::error_code error = error_unless(::SetFileTime(handle, nullptr, nullptr, &now) != 0);
+  ::CloseHandle(handle);
+  return error;
+}
+
 std::error_code remove_file(const fs::path& path) {
   return error_unless(::DeleteFileW(path.c_str()) != 0);
 }
@@ -395,7 +409,5 @@ std::error_code remove_empty_folder(const fs::path& path) {
 bool is_full(std::error_code error) {
   return error == std::errc::no_space_on_device || error == std::errc::file_too_large;
 }
-
-bool shares_folders() { return false; }
 
 }  // namespace pumice

@@ -23,9 +23,6 @@ namespace fs = std::filesystem;
 
 class PrefixStoreTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (!shares_folders()) GTEST_SKIP() << "no prefix store on this system";
-  }
   std::unique_ptr<PrefixStore> open(uint64_t limit = kRoomy, uint64_t model = 1,
                                     const std::vector<PageKind>& kinds = {}) {
     const PageKinds all(kinds, kBlock, 0);
@@ -277,6 +274,7 @@ TEST_F(PrefixStoreTest, RefusesAFolderThatIsAFileAndALimitOfNothing) {
 
 TEST_F(PrefixStoreTest, SaysWhatItCannotWriteAndGoesOn) {
   const auto store = open();
+  put(*store, counting(kBlock, 900));  // it has looked at the folder, which Windows keeps so long
   fs::remove_all(folder_.path());
   std::ofstream(folder_.path()) << "a file";
   put(*store, counting(2 * kBlock));
