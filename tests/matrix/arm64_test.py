@@ -9,15 +9,11 @@ lavapipe-25, which is of the same version of Mesa as that of arm64.
 
 import os
 import pathlib
-import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
-CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
-MODEL = CHECKOUT / "models/pumice-stories.gguf"
-ARM64 = SYSTEM = None  # main
+from other_system import CHECKOUT, MODEL, OtherSystemTest
+
 # Those that need neither a device nor another program.
 PROGRAMS = ["base/test_base", "sampling/test_sampling", "constraints/test_constraints", "answers/test_answers",
             "tools/test_flag_values"]
@@ -26,43 +22,34 @@ LEFT_OUT = "JsonSchema.SharedSchemas*:Matcher.MasksOfRandomGrammars*"
 STORY = ["run", "-m", MODEL, "--temp", "0", "-p", "Once upon a time", "-n", "40"]
 
 
-class Arm64(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="pumice-arm64-"))
-        self.addCleanup(shutil.rmtree, self.folder)
+class Arm64(OtherSystemTest):
+    def there(self, program, *arguments, text="", **environment):
+        command = [CHECKOUT / "tests/matrix/arm64.sh", self.other / program, *arguments]
+        return self.run_command(command, text, {**os.environ, **environment})
 
-    def output_of(self, *command, **environment):
-        done = subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, capture_output=True, timeout=1800,
-                              cwd=self.folder, env={**os.environ, **environment})
-        self.assertEqual(done.returncode, 0, (done.stdout[-4000:] + done.stderr).decode(errors="replace"))
-        return done.stdout
-
-    def emulated(self, program, *arguments, **environment):
-        return self.output_of(CHECKOUT / "tests/matrix/arm64.sh", ARM64 / program, *arguments, **environment)
-
-    def on_this_system(self, *arguments):
-        return self.output_of(CHECKOUT / "tests/matrix/run_on.sh", "lavapipe-25", SYSTEM / "tools/pumice", *arguments)
+    def pumice(self, *arguments):
+        return self.there("tools/pumice", *arguments)
 
     def test_programs_of_unit_tests_pass(self):
         for name in PROGRAMS:
             with self.subTest(name):
-                self.assertIn(b"[  PASSED  ]", self.emulated(f"tests/{name}", f"--gtest_filter=-{LEFT_OUT}"))
+                self.run_tests(f"tests/{name}", LEFT_OUT)
 
     def test_pages_may_be_of_16_kib(self):
-        self.assertIn(b"[  PASSED  ]", self.emulated("tests/base/test_base", PUMICE_TEST_PAGE_BYTES="16384"))
+        self.run_tests("tests/base/test_base", PUMICE_TEST_PAGE_BYTES="16384")
 
     def test_a_story_and_its_cache_are_those_of_this_system(self):
-        expected = self.on_this_system(*STORY, "--prompt-cache", "cache")
+        expected = self.here(*STORY, "--prompt-cache", "cache")
         ours = (self.folder / "cache").read_bytes()
         self.assertGreater(len(expected), 100)
         # Read from the file of the other system, then without one.
-        self.assertEqual(self.emulated("tools/pumice", *STORY, "--prompt-cache", "cache"), expected)
+        self.assertEqual(self.output_of(self.pumice(*STORY, "--prompt-cache", "cache")), expected)
         (self.folder / "cache").unlink()
-        self.assertEqual(self.emulated("tools/pumice", *STORY, "--prompt-cache", "cache"), expected)
+        self.assertEqual(self.output_of(self.pumice(*STORY, "--prompt-cache", "cache")), expected)
         self.assertEqual(len((self.folder / "cache").read_bytes()), len(ours))
-        self.assertEqual(self.on_this_system(*STORY, "--prompt-cache", "cache"), expected)
+        self.assertEqual(self.here(*STORY, "--prompt-cache", "cache"), expected)
 
 
 if __name__ == "__main__":
-    ARM64, SYSTEM = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+    Arm64.other, Arm64.this = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])

@@ -15,16 +15,14 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 import urllib.error
 import urllib.request
 
-CHECKOUT = pathlib.Path(__file__).resolve().parents[2]
+from other_system import CHECKOUT, ENCODERS, KINDS, MODEL, OtherSystemTest
+
 WINE = CHECKOUT / "tests/matrix/wine.sh"
-MODEL = CHECKOUT / "models/pumice-stories.gguf"
-WINDOWS = SYSTEM = None  # main
 # Those that need neither a device nor another program.
 PROGRAMS = ["base/test_base", "cache/test_cache", "sampling/test_sampling", "constraints/test_constraints",
             "answers/test_answers", "tools/test_flag_values"]
@@ -37,30 +35,12 @@ NO_DEVICE, BAD_FILE = 3, 4
 GREEDY = ["--temp", "0", "-p", "Once upon a time", "-n", "40"]
 
 
-def on_windows(program, *arguments, text="", folder=None, **environment):
-    """The result of a program under wine; `folder` is below the checkout."""
-    return subprocess.run([WINE, program, *map(str, arguments)], input=text.encode(), capture_output=True, timeout=1800,
-                          cwd=folder or CHECKOUT, env={**os.environ, **environment})
-
-
-def on_this_system(*arguments, text="", folder=None):
-    command = [CHECKOUT / "tests/matrix/run_on.sh", "lavapipe-25", SYSTEM / "tools/pumice", *map(str, arguments)]
-    return subprocess.run(command, input=text.encode(), capture_output=True, timeout=1800, cwd=folder or CHECKOUT)
-
-
-class Windows(unittest.TestCase):
-    def setUp(self):
-        scratch = CHECKOUT / "build/matrix"
-        scratch.mkdir(parents=True, exist_ok=True)
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="windows-", dir=scratch))
-        self.addCleanup(shutil.rmtree, self.folder)
+class Windows(OtherSystemTest):
+    def there(self, program, *arguments, text="", **environment):
+        return self.run_command([WINE, self.other / f"{program}.exe", *arguments], text, {**os.environ, **environment})
 
     def pumice(self, *arguments, **options):
-        return on_windows(WINDOWS / "tools/pumice.exe", *arguments, folder=self.folder, **options)
-
-    def output_of(self, result):
-        self.assertEqual(result.returncode, 0, result.stderr.decode(errors="replace"))
-        return result.stdout
+        return self.there("tools/pumice", *arguments, **options)
 
     def refused(self, code, *arguments, **options):
         """The one line of an error."""
@@ -74,17 +54,13 @@ class Windows(unittest.TestCase):
     def test_programs_of_unit_tests_pass(self):
         for name in PROGRAMS:
             with self.subTest(name):
-                result = on_windows(WINDOWS / f"tests/{name}.exe", f"--gtest_filter=-{NOT_UNDER_WINE}")
-                failures = [line for line in result.stdout.decode(errors="replace").splitlines()
-                            if "Failure" in line or "FAILED" in line]
-                self.assertEqual(result.returncode, 0, "\n".join(failures) + result.stderr.decode(errors="replace"))
-                self.assertIn(b"[  PASSED  ]", result.stdout)
+                self.run_tests(f"tests/{name}", NOT_UNDER_WINE)
 
     def test_the_device_is_found(self):
         self.assertIn(b"llvmpipe", self.output_of(self.pumice("info")))
 
     def test_greedy_tokens_are_those_of_this_system(self):
-        expected = self.output_of(on_this_system("run", "-m", MODEL, *GREEDY))
+        expected = self.here("run", "-m", MODEL, *GREEDY)
         self.assertGreater(len(expected), 100)
         self.assertEqual(self.output_of(self.pumice("run", "-m", MODEL, *GREEDY)), expected)
 
@@ -94,7 +70,7 @@ class Windows(unittest.TestCase):
         (self.folder / "überschrift.txt").write_text("Once upon a time")
         arguments = ["--temp", "0", "-n", "20", "-f", "überschrift.txt"]
         self.assertEqual(self.output_of(self.pumice("run", "-m", model.name, *arguments)),
-                         self.output_of(on_this_system("run", "-m", model.name, *arguments, folder=self.folder)))
+                         self.here("run", "-m", model.name, *arguments))
         self.assertIn("日本語 🪨.ggu", self.refused(BAD_FILE, "run", "-m", "日本語 🪨.ggu", "-p", "x"))
         found = self.output_of(self.pumice("run", *arguments, PUMICE_MODEL=model.name))
         self.assertGreater(len(found), 20)
@@ -102,7 +78,7 @@ class Windows(unittest.TestCase):
     def test_a_chat_is_read_from_standard_input_and_saved(self):
         typed = "Tell me a story.\n/save talk.json\nGo on.\n"
         arguments = ["chat", "-m", MODEL, "--temp", "0", "-n", "20"]
-        ours = self.output_of(on_this_system(*arguments, text=typed, folder=self.folder))
+        ours = self.here(*arguments, text=typed)
         talk = (self.folder / "talk.json").read_bytes()
         values = (self.folder / "talk.json.kv").read_bytes()
         self.assertEqual(self.output_of(self.pumice(*arguments, text=typed)), ours)
@@ -113,12 +89,12 @@ class Windows(unittest.TestCase):
 
     def test_a_cache_of_one_system_serves_the_other(self):
         arguments = ["run", "-m", MODEL, *GREEDY, "--prompt-cache", "cache"]
-        expected = self.output_of(on_this_system(*arguments, folder=self.folder))
+        expected = self.here(*arguments)
         ours = (self.folder / "cache").read_bytes()
         (self.folder / "cache").unlink()
         self.assertEqual(self.output_of(self.pumice(*arguments)), expected)
         self.assertEqual((self.folder / "cache").read_bytes(), ours)
-        self.assertEqual(self.output_of(on_this_system(*arguments, folder=self.folder)), expected)
+        self.assertEqual(self.here(*arguments), expected)
         self.assertEqual(self.output_of(self.pumice(*arguments)), expected)
 
     def test_speed_is_measured(self):
@@ -131,7 +107,7 @@ class Windows(unittest.TestCase):
         n_killed = 0
         for tenths in range(2, 16):
             (self.folder / "cache").unlink(missing_ok=True)
-            process = subprocess.Popen([WINE, WINDOWS / "tools/pumice.exe", *map(str, arguments)], cwd=self.folder,
+            process = subprocess.Popen([WINE, self.other / "tools/pumice.exe", *map(str, arguments)], cwd=self.folder,
                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             try:
                 process.wait(tenths / 10)
@@ -147,15 +123,15 @@ class Windows(unittest.TestCase):
 
     def test_a_server_answers_many_at_once(self):
         prompts = ["Once upon a time", "One day, a dog", "Lily and Tom", "The sun was"] * 4
-        expected = {prompt: self.output_of(on_this_system("run", "-m", MODEL, "--temp", "0", "-p", prompt, "-n", "24"))
+        expected = {prompt: self.here("run", "-m", MODEL, "--temp", "0", "-p", prompt, "-n", "24")
                     for prompt in set(prompts)}
-        process = subprocess.Popen([WINE, WINDOWS / "tools/pumice.exe", "serve", "-m", MODEL, "-c", "512", "--temp", "0",
-                                    "--port", "0"], cwd=self.folder, stderr=subprocess.PIPE, text=True)
+        with (self.folder / "log").open("wb") as log:
+            process = subprocess.Popen([WINE, self.other / "tools/pumice.exe", "serve", "-m", MODEL, "-c", "512", "--temp",
+                                        "0", "--port", "0"], cwd=self.folder, stderr=log)
         try:
-            log = []
-            while not (listening := re.search(r"listening on (http://[\d.]+:\d+)", log[-1] if log else "")):
-                log.append(process.stderr.readline())
-                self.assertNotEqual(log[-1], "", "the server did not start:\n" + "".join(log))
+            while not (listening := re.search(r"listening on (http://[\d.]+:\d+)", (self.folder / "log").read_text())):
+                self.assertIsNone(process.poll(), "the server did not start:\n" + (self.folder / "log").read_text())
+                time.sleep(0.1)
             address = listening[1]
 
             def ask(path, body=None):
@@ -181,22 +157,40 @@ class Windows(unittest.TestCase):
         finally:
             process.kill()
             process.wait()
-            process.stderr.close()
 
     def test_without_a_loader_of_vulkan_it_says_so(self):
         message = self.refused(NO_DEVICE, "run", "-m", MODEL, "-p", "x", WINEDLLOVERRIDES="vulkan-1=")
         self.assertIn("vulkan-1.dll", message)
 
-    def test_a_host_in_c_links_the_library(self):
-        program = self.folder / "minimal.exe"
+    def host_in_c(self, source):
+        """It links the library."""
+        program = self.folder / f"{source.stem}.exe"
         subprocess.run(["x86_64-w64-mingw32-gcc-posix", "-std=c99", "-DPUMICE_USES_DLL", "-I", CHECKOUT / "runtime/include",
-                        CHECKOUT / "examples/minimal.c", WINDOWS / "runtime/api/pumice.lib", "-o", program], check=True)
-        shutil.copy(WINDOWS / "runtime/api/pumice.dll", self.folder)
-        shown = self.output_of(on_windows(program, MODEL, folder=self.folder)).replace(b"\r\n", b"\n")
-        expected = self.output_of(on_this_system("run", "-m", MODEL, "--temp", "0", "-n", "100", "-p", "Once upon a time"))
+                        "-I", CHECKOUT / "build/windows-libraries/include", source, self.other / "runtime/api/pumice.lib",
+                        "-o", program], check=True)
+        shutil.copy(self.other / "runtime/api/pumice.dll", self.folder)
+        return program
+
+    def test_a_host_in_c_links_the_library(self):
+        program = self.host_in_c(CHECKOUT / "examples/minimal.c")
+        shown = self.output_of(self.run_command([WINE, program, MODEL])).replace(b"\r\n", b"\n")
+        expected = self.here("run", "-m", MODEL, "--temp", "0", "-n", "100", "-p", "Once upon a time")
         self.assertIn(expected.strip()[:100], shown)
+
+    def test_a_host_in_c_lends_its_own_device(self):
+        program = self.host_in_c(CHECKOUT / "tests/matrix/own_device.c")
+        shown = self.output_of(self.run_command([WINE, program, MODEL, "Once upon a time"]))
+        self.assertEqual(shown.strip(), self.here("run", "-m", MODEL, *GREEDY).strip())
+
+    def test_models_of_each_kind_say_what_they_say_here(self):
+        self.check_models(KINDS, ENCODERS)
+
+    def test_a_synthetic_model_is_the_same_file(self):
+        model = self.synthetic("llama", "q4_k")
+        self.output_of(self.pumice("synth", "--preset", "llama", "--type", "q4_k", "-s", 3, "-o", "theirs.gguf"))
+        self.assertEqual((self.folder / "theirs.gguf").read_bytes(), model.read_bytes())
 
 
 if __name__ == "__main__":
-    WINDOWS, SYSTEM = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
+    Windows.other, Windows.this = (pathlib.Path(argument).resolve() for argument in sys.argv[1:3])
     unittest.main(argv=sys.argv[:1] + sys.argv[3:])
