@@ -314,8 +314,11 @@ void Connection::close() {
   read_timer_.cancel();
   write_timer_.cancel();
   ping_timer_.cancel();
+  // The last of what waits for the socket closes it. Closed under a write it would give its number to
+  // the next client at once, and wine sends what is left of a write by that number.
   ErrorCode ignored;
-  socket_.close(ignored);
+  socket_.shutdown(asio::ip::tcp::socket::shutdown_both, ignored);
+  socket_.cancel(ignored);
 }
 
 }  // namespace pumice::serve
