@@ -33,7 +33,7 @@ class Arm64(OtherSystemTest):
     def test_programs_of_unit_tests_pass(self):
         for name in PROGRAMS:
             with self.subTest(name):
-                self.run_tests(f"tests/{name}", LEFT_OUT)
+                self.run_tests(f"tests/{name}", f"-{LEFT_OUT}")
 
     def test_pages_may_be_of_16_kib(self):
         self.run_tests("tests/base/test_base", PUMICE_TEST_PAGE_BYTES="16384")

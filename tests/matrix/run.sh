@@ -199,7 +199,7 @@ run_row() {
       tests/matrix/wine.sh --fetch 2>&1 || exit
       tests/matrix/fetch_drivers.sh lavapipe-25 || exit 77
       scripts/build_windows.sh pumice pumice_shared test_base test_cache test_sampling test_constraints \
-        test_answers test_flag_values || exit
+        test_answers test_flag_values test_ops || exit
       build release pumice
       tests/matrix/windows_test.py build/windows build/release ;;
     arm64)
