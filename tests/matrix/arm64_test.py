@@ -19,6 +19,8 @@ PROGRAMS = ["base/test_base", "sampling/test_sampling", "constraints/test_constr
             "tools/test_flag_values"]
 # What thousands of states repeat.
 LEFT_OUT = "JsonSchema.SharedSchemas*:Matcher.MasksOfRandomGrammars*"
+# A kernel takes seconds to compile under the emulator, and some half a minute.
+OP_CASES = "*/rms_norm_rows*:*/causal_conv_*:*/gemv_Q4_K_portable_rows_2_n_7_*-*_added_*"
 STORY = ["run", "-m", MODEL, "--temp", "0", "-p", "Once upon a time", "-n", "40"]
 
 
@@ -37,6 +39,12 @@ class Arm64(OtherSystemTest):
 
     def test_pages_may_be_of_16_kib(self):
         self.run_tests("tests/base/test_base", PUMICE_TEST_PAGE_BYTES="16384")
+
+    def test_op_cases_pass(self):
+        self.run_tests("tests/shaders/test_ops", OP_CASES)
+
+    def test_a_model_with_convolutions_says_what_it_says_here(self):
+        self.check_models([("lfm2", "q8_0")], [])
 
     def test_a_story_and_its_cache_are_those_of_this_system(self):
         expected = self.here(*STORY, "--prompt-cache", "cache")

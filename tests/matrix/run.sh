@@ -204,7 +204,7 @@ run_row() {
       tests/matrix/windows_test.py build/windows build/release ;;
     arm64)
       tests/matrix/fetch_drivers.sh lavapipe-25 || exit 77
-      scripts/build_arm64.sh pumice test_base test_sampling test_constraints test_answers test_flag_values || exit
+      scripts/build_arm64.sh pumice test_base test_sampling test_constraints test_answers test_flag_values test_ops || exit
       build release pumice
       tests/matrix/arm64_test.py build/arm64 build/release ;;
     *) echo "unknown row '$1'"; exit 2 ;;
