@@ -17,7 +17,7 @@ MUTATIONS = [
      "  return {.kind = kind,\n          .model = {},", "test_cache:PrefixStoreTest.KeepsModelsApart"),
     ("files of others are removed", STORE, "      if (!is_stored_page(file.path)) continue;\n", "",
      "test_cache:PrefixStoreTest.LeavesWhatOthers*"),
-    ("what is read counts as used long ago", STORE, "        touch(path);\n", "",
+    ("what is read counts as used long ago", STORE, "        touch_file(path);  // it goes last\n", "",
      "test_cache:PrefixStoreTest.StaysWithinItsLimit*"),
     ("salted prompts are stored", STORED, "if (!notes_new_pages_ || !owner.prompt.salt.empty()) return;",
      "if (!notes_new_pages_) return;", "test_cache:StoredPages.AreThoseOfFullBlocks*"),
