@@ -22,7 +22,8 @@ why_no_private_apt() {
 }
 
 # private_apt FOLDER SUITE…: an apt with sources, lists and state of its own, through APT_CONFIG. A suite
-# is of binary packages, source:SUITE of source packages.
+# is of binary packages, source:SUITE of source packages. A mirror may be of a day in the past (snapshot.debian.org), whose
+# signatures are verified like any. Ends the shell where there are no lists, so it is called in a subshell.
 private_apt() {
   local folder=$1 suite
   shift
@@ -43,11 +44,11 @@ Dir::Etc::Preferences "$folder/none"; Dir::Etc::PreferencesParts "$folder/none";
 Dir::Etc::TrustedParts "$folder/none";
 APT::Architecture "$architecture"; APT::Architectures { "$architecture"; };
 APT::Install-Recommends "false"; APT::Sandbox::User ""; APT::Update::Error-Mode "any";
-Acquire::Languages "none"; Acquire::Retries "2"; Acquire::http::Timeout "20"; Debug::NoLocking "1";
+Acquire::Check-Valid-Until "false"; Acquire::Languages "none"; Acquire::Retries "2"; Acquire::http::Timeout "20"; Debug::NoLocking "1";
 #clear APT::Update::Post-Invoke;
 #clear APT::Update::Post-Invoke-Success;
 #clear DPkg::Post-Invoke;
 CONFIG
   export APT_CONFIG=$folder/apt.conf
-  apt-get -qq update
+  apt-get -qq update || exit
 }
