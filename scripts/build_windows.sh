@@ -9,8 +9,8 @@
 # GLSL extension, a newer one is fetched (tests/matrix/fetch_drivers.sh).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# shellcheck source=tests/matrix/drivers.sh
-. tests/matrix/drivers.sh
+# shellcheck source=scripts/configure_archive.sh
+. scripts/configure_archive.sh
 
 jobs=${JOBS:-$(nproc)}
 command -v x86_64-w64-mingw32-g++-posix >/dev/null ||
@@ -23,12 +23,7 @@ if [[ $# -gt 0 ]]; then
   exit
 fi
 
-mkdir -p build
-configure() { cmake --preset windows -DPUMICE_REQUIRE_ALL_SHADERS=ON "$@"; }
-if ! configure >build/windows.log 2>&1; then
-  grep -q 'PUMICE_REQUIRE_ALL_SHADERS' build/windows.log || { cat build/windows.log >&2; exit 1; }
-  configure -DVulkan_GLSLC_EXECUTABLE="$(fetched_glslc)"
-fi
+configure_archive windows --preset windows
 cmake --build build/windows -j "$jobs" --target pumice pumice_shared
 
 # What belongs to every Windows.

@@ -9,23 +9,16 @@
 # DEBFULLNAME and DEBEMAIL name who answers for Debian packages.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# shellcheck source=tests/matrix/drivers.sh
-. tests/matrix/drivers.sh
+# shellcheck source=scripts/configure_archive.sh
+. scripts/configure_archive.sh
 
 case ${1:-tgz} in
   tgz) generator=TGZ static=ON targets=(pumice pumice_manual) ;;
   deb) generator=DEB static=OFF targets=(pumice pumice_manual pumice_debian pumice_shared pumice_static) ;;
   *) echo "usage: scripts/make_archive.sh [tgz|deb]" >&2; exit 2 ;;
 esac
-mkdir -p build
 # The prefix tells GNUInstallDirs where Debian has its libraries.
-configure() {
-  cmake --preset release -B build/archive -DCMAKE_INSTALL_PREFIX=/usr -DPUMICE_REQUIRE_ALL_SHADERS=ON \
-    -DPUMICE_BUILD_TESTS=OFF -DPUMICE_STATIC_LIBRARIES="$static" "$@"
-}
-if ! configure >build/archive.log 2>&1; then
-  grep -q 'PUMICE_REQUIRE_ALL_SHADERS' build/archive.log || { cat build/archive.log >&2; exit 1; }
-  configure -DVulkan_GLSLC_EXECUTABLE="$(fetched_glslc)"
-fi
+configure_archive archive --preset release -B build/archive -DCMAKE_INSTALL_PREFIX=/usr -DPUMICE_BUILD_TESTS=OFF \
+  -DPUMICE_STATIC_LIBRARIES="$static"
 cmake --build build/archive -j "${JOBS:-$(nproc)}" --target "${targets[@]}"
 cpack --config build/archive/CPackConfig.cmake -G "$generator" -B build/archive
