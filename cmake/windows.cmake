@@ -14,6 +14,6 @@ set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
 add_compile_definitions(_WIN32_WINNT=0x0A00 WIN32_LEAN_AND_MEAN NOMINMAX UNICODE _UNICODE)
 set(CMAKE_EXE_LINKER_FLAGS_INIT -static)
 set(CMAKE_SHARED_LINKER_FLAGS_INIT -static)
-# GCC takes its own copy of an inline function for the one that is linked, whose registers may be others where it was
-# compiled with other options (PUMICE_COLD_CODE): callers then find what they kept in a register overwritten.
+# GCC 12 takes its own copy of an inline function for the one that is linked, and keeps values over a call in registers that
+# the linked one overwrites (docs/TESTING.md).
 add_compile_options(-fno-ipa-ra)

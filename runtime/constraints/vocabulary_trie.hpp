@@ -23,8 +23,8 @@ inline bool has_bit(std::span<const uint32_t> mask, TokenId id) {
 /// Immutable; many constraints and threads share one. `tokenizer` must outlive it.
 ///
 /// A trie is flat, in depth-first order, so that a walk is one loop; a subtree whose byte is refused is skipped in one
-/// step. Tokens of plain characters (which strings of JSON may have as they are: no control characters, no quote, no
-/// backslash) are in slices by their number; who knows that any n such characters may follow takes the
+/// step. Tokens of plain characters (which strings of JSON and `.` may have as they are: no control characters, no
+/// quote, no backslash, no separators of lines) are in slices by their number; who knows that any n such characters may follow takes the
 /// slices of up to n whole (llguidance's docs/optimizations.md has the idea).
 class VocabularyTrie {
  public:

@@ -46,7 +46,8 @@ inputs_of() { # ROW
       tests/matrix/drivers.sh cmake/PumiceShaders.cmake ;;
     gpu-swiftshader | validation | matrix-cores | asan | slow)  # all that is built, and all tests but records
       echo CMakeLists.txt CMakePresets.json cmake third_party models runtime shaders cache scheduler tools bench tests \
-        :!bench/results :!tests/matrix/passed :!tests/mutations :!tests/clients ;;
+        :!bench/results :!tests/matrix/passed :!tests/mutations :!tests/clients :!tests/fuzz \
+        :!tests/matrix/{arm64.sh,arm64_test.py,other_system.py,own_device.c,windows_test.py,wine.sh} ;;
   esac
 }
 passed=tests/matrix/passed
