@@ -93,8 +93,12 @@ inline uint32_t steps_under_way(const EngineOptions& options) {
 
 /// How attention's work is split, for every class.
 inline ops::AttentionPlanOptions attention_options(const EngineOptions& options) {
-  ops::AttentionPlanOptions plan{.split_tokens = options.split_tokens};
-  if (options.invariant) plan.max_split_rows = UINT32_MAX;
+  ops::AttentionPlanOptions plan{.split_tokens = options.split_tokens,
+                                 .row_splits = ops::AttentionPlanOptions::kMostRowSplits};
+  if (options.invariant) {
+    plan.max_split_rows = UINT32_MAX;
+    plan.row_splits = 0;
+  }
   return plan;
 }
 

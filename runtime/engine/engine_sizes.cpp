@@ -64,7 +64,8 @@ Result<EngineSizes> engine_sizes(const Program& program, const Lowered& lowered,
       options.n_sequences, options.prompt_logits
                                ? max_rows
                                : static_cast<uint32_t>(std::min<uint64_t>(max_rows, sampled_rows)));
-  const uint64_t n_splits = options.context_tokens / options.split_tokens + 1;
+  const uint64_t n_splits =
+      std::max<uint64_t>(options.context_tokens / options.split_tokens, attention.row_splits) + 1;
   const uint64_t attention_items = max_rows + split_rows * n_splits;
   if (attention_items > UINT32_MAX) {
     return make_error(ErrorCode::kDoesNotFit, "{} pieces of attention in a step exceed {}",

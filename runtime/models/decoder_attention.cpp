@@ -47,6 +47,7 @@ void Decoder::write_attention(std::span<const ops::SequenceChunk> chunks,
     own.tile_tokens = attention.tile_tokens();
     own.window = one.window;
     own.ahead = one.ahead;
+    own.row_splits = std::min(own.row_splits, attention.row_splits());
     if (one.expands) own.split_tokens = 0;
     ops::plan_attention(lists.chunks, own, lists.plan);
     if (one.expands) {  // keys of one sequence at a time

@@ -8,6 +8,8 @@
 namespace pumice::ops {
 namespace {
 
+constexpr uint32_t kLeastSplitTokens = 64;
+
 /// Keys that are visible, summed over rows at positions [first, first + n).
 uint64_t visible_pairs(uint32_t first, uint32_t n, uint32_t window) {
   uint64_t all = n;  // rows that see every key up to their own
@@ -19,6 +21,14 @@ uint64_t visible_pairs(uint32_t first, uint32_t n, uint32_t window) {
 /// The first key that a row sees whose last one may be at `position`.
 uint32_t first_visible_key(uint32_t position, uint32_t window) {
   return window != 0 && position >= window ? position + 1 - window : 0;
+}
+
+/// Of a row by itself that sees `n_keys`.
+uint32_t row_split_tokens(uint32_t n_keys, const AttentionPlanOptions& options) {
+  if (options.row_splits == 0) return options.split_tokens;
+  uint32_t split = kLeastSplitTokens;
+  while (split < options.split_tokens && n_keys > uint64_t{split} * options.row_splits) split *= 2;
+  return std::min(split, options.split_tokens);
 }
 
 /// The key behind the last one that a row at `position` sees, of a chunk that ends before `end`.
@@ -73,15 +83,17 @@ void plan_attention(std::span<const SequenceChunk> chunks, const AttentionPlanOp
       const uint32_t kv_end = visible_end(first_position + item.n_rows - 1, options.ahead,
                                           chunk.first_position + chunk.n_rows);
       (single ? plan.row_keys : plan.tile_keys) += kv_end - first_key;
-      const uint32_t split = options.split_tokens;
-      const uint32_t first_split = split == 0 ? 0 : kv_begin / split;
-      const uint32_t n_splits = split == 0 ? 1 : (kv_end - 1) / split + 1 - first_split;
-      if (n_splits == 1 || chunk.n_rows > options.max_split_rows) {
+      uint32_t split = options.split_tokens;
+      const bool is_split = split != 0 && kv_begin / split != (kv_end - 1) / split;
+      if (!is_split || chunk.n_rows > options.max_split_rows) {
         item.kv_begin = kv_begin;
         item.kv_end = kv_end;
         append(item);
         continue;
       }
+      if (single) split = row_split_tokens(kv_end - kv_begin, options);
+      const uint32_t first_split = kv_begin / split;
+      const uint32_t n_splits = (kv_end - 1) / split + 1 - first_split;
       for (uint32_t i = 0; i < n_splits; ++i) {
         const uint32_t split_begin = (first_split + i) * split;
         item.kv_begin = std::max(kv_begin, split_begin);
@@ -112,7 +124,9 @@ uint64_t max_attention_partials(uint32_t n_rows, uint32_t context_tokens,
     const uint64_t n_keys = uint64_t{options.window} + std::max<uint64_t>(item_rows, 1) - 1;
     splits = std::min(splits, 1 + (n_keys - 1 + split - 1) / split);
   }
-  return splits == 1 ? 0 : n_rows * splits;
+  if (splits == 1) return 0;
+  // Keys may begin amid a split.
+  return n_rows * std::max<uint64_t>(splits, options.row_splits == 0 ? 0 : options.row_splits + 1);
 }
 
 }  // namespace pumice::ops

@@ -42,6 +42,8 @@ struct AttentionReduceItem {
 };
 
 struct AttentionPlanOptions {
+  static constexpr uint32_t kMostRowSplits = 16;
+
   uint32_t tile_tokens = 1;  ///< tokens of one tile item (FlashAttention::tile_tokens)
   /// Contexts longer than this are split at its multiples; 0 never splits. A multiple of
   /// kKvBlockTokens. Boundaries are absolute positions, so a row is split alike in every batch.
@@ -55,6 +57,11 @@ struct AttentionPlanOptions {
   /// Of those so many are behind its own, as far as the chunk has them: it is a whole text then.
   /// Rows see so far by FlashAttention::Args::positions.
   uint32_t ahead = 0;
+  /// What a chunk of one row sees, where it is split, is split into about so many, of 64 tokens or a
+  /// power of two times that, but none longer than split_tokens: short contexts keep more workgroups
+  /// busy. It follows from how many keys the row sees, so the row is split alike in every batch. 0:
+  /// splits have split_tokens. At most kMostRowSplits.
+  uint32_t row_splits = 0;
 };
 
 struct AttentionPlan {

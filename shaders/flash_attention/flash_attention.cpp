@@ -369,6 +369,11 @@ Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, cons
   PUMICE_TRY(op.row_, declare(pipelines, shape, row_tuning, true));
   op.most_carrying_ = take_row(pipelines, "attention_carried").number("workgroups");
   PUMICE_TRY(op.reduce_, declare_reduce(pipelines, shape, tuning));
+  if (row_tuning.path == Path::kSubgroup) {
+    const uint32_t wanted = take_row(pipelines, "attention_splits").number("busy_workgroups");
+    op.row_splits_ =
+        std::clamp(wanted / op.grid_of(op.row_, 1)[1], 1u, AttentionPlanOptions::kMostRowSplits);
+  }
   return op;
 }
 

@@ -145,6 +145,10 @@ class FlashAttention {
   /// Tokens one tile item may have; row items have one.
   uint32_t tile_tokens() const { return tile_.rows / tile_.heads; }
 
+  /// AttentionPlanOptions::row_splits that keep the device busy (attention_splits of
+  /// flash_attention.tune); 0 where single rows are computed as tiles are.
+  uint32_t row_splits() const { return row_splits_; }
+
   /// kF16 on matrix cores, else kF32.
   Math tile_math() const { return tile_.math; }
   Math row_math() const { return row_.math; }
@@ -205,6 +209,7 @@ class FlashAttention {
   Tile tile_;
   Tile row_;
   const vk::Pipeline* reduce_ = nullptr;
+  uint32_t row_splits_ = 0;
   uint64_t most_carrying_ = 0;  ///< workgroups at once of which each has some of its keys
 };
 

@@ -138,7 +138,8 @@ class AttentionBench {
     plan_attention(std::span(&chunk, 1),
                    {.tile_tokens = op_.tile_tokens(),
                     .split_tokens = kSplitTokens,
-                    .window = test_.shape.window},
+                    .window = test_.shape.window,
+                    .row_splits = op_.row_splits()},
                    plan);
     tiles_ = !plan.tile_items.empty();
     const auto& items = tiles_ ? plan.tile_items : plan.row_items;

@@ -91,7 +91,8 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
                  {.tile_tokens = op.tile_tokens(),
                   .split_tokens = test.split_tokens,
                   .max_split_rows = test.max_split_rows,
-                  .window = shape.window},
+                  .window = shape.window,
+                  .row_splits = op.row_splits()},
                  plan);
 
   FlashAttention::Args args{
@@ -388,6 +389,7 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {2, 2, 40, kF16, 100, 50.0f}, .chunks = windowed, .q_scale = 8.0f},
       {.shape = {4, 2, 32, kF16, 100, 0, true}, .chunks = windowed, .split_tokens = 64},
       {.shape = {2, 2, 16, kF32, 1}, .chunks = rows},
+      {.shape = {2, 1, 16, kF16}, .chunks = {{1500, 1}, {300, 1}, {100, 1}}, .split_tokens = 256},
       {.shape = {4, 4, 16, kF32, 0, 5.0f}, .chunks = rows, .q_scale = 1e30f},
       {.shape = {2, 1, 64, kQ8_0}, .chunks = rows, .split_tokens = 64, .shared_q = true},
       {.shape = {2, 1, 96, {kQ8_0, kQ4_0}}, .chunks = rows, .split_tokens = 48},

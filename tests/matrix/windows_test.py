@@ -32,8 +32,11 @@ NOT_UNDER_WINE = ":".join([
     # A file that is deleted when it is closed has a name until then, and no other handle may write to it.
     "Tiers.EvictedBlocksGoToTheFileWhereThereIsNoHostMemory", "Tiers.AnEvictedBlockDamagedOnDiskIsAnError"])
 # Of most kernels every case, of products with weights a small one of each kernel and of two types: compiling takes minutes.
+# Of attention those with small heads.
 OP_CASES = "*/rms_norm_*:*/layer_norm_*:*/elementwise_*:*/rope_*:*/recurrence_*:*/causal_conv_*:*/embedding_*:" \
-    "*/gemv_Q4_K_*_rows_2_n_7_*:*/gemv_Q8_0_*_rows_2_n_7_*:*/gemm_Q4_K_*_rows_3_n_7_*:*/gemm_Q8_0_*_rows_3_n_7_*-*_added_*"
+    "*/gemv_Q4_K_*_rows_2_n_7_*:*/gemv_Q8_0_*_rows_2_n_7_*:*/gemm_Q4_K_*_rows_3_n_7_*:*/gemm_Q8_0_*_rows_3_n_7_*:" \
+    "*/flash_attention_*_head_dim_8_*:*/flash_attention_*_head_dim_16_*:*/flash_attention_*_head_dim_24_*:*/latent_*:" \
+    "*/experts_*:*/expert_gemm_Q4_K_*_used_1_experts_3_n_5_*:*/head_linear_F32_*-*_added_*"
 NO_DEVICE, BAD_FILE = 3, 4
 GREEDY = ["--temp", "0", "-p", "Once upon a time", "-n", "40"]
 

@@ -214,19 +214,51 @@ void expect_exact_cover(const std::vector<SequenceChunk>& chunks,
 
 TEST(AttentionPlan, CoversEveryVisibleKeyOnce) {
   const std::vector<SequenceChunk> chunks = {{0, 0, 1, 0},    {1, 1, 1, 200}, {2, 2, 37, 0},
-                                             {3, 39, 7, 150}, {5, 46, 0, 3},  {4, 46, 16, 31}};
+                                             {3, 39, 7, 150}, {5, 46, 0, 3},  {4, 46, 16, 31},
+                                             {6, 62, 1, 1500}};
   for (const uint32_t tile : {1u, 5u, 16u}) {
-    for (const uint32_t split : {0u, 16u, 64u}) {
+    for (const uint32_t split : {0u, 16u, 64u, 256u}) {
       for (const uint32_t limit : {1u, 8u, UINT32_MAX}) {
         for (const uint32_t window : {0u, 1u, 5u, 16u, 17u, 100u, 1000u}) {
-          expect_exact_cover(chunks, {.tile_tokens = tile,
-                                      .split_tokens = split,
-                                      .max_split_rows = limit,
-                                      .window = window});
+          for (const uint32_t row_splits : {0u, 3u, 16u}) {
+            expect_exact_cover(chunks, {.tile_tokens = tile,
+                                        .split_tokens = split,
+                                        .max_split_rows = limit,
+                                        .window = window,
+                                        .row_splits = row_splits});
+          }
         }
       }
     }
   }
+}
+
+TEST(AttentionPlan, RowsByThemselvesHaveShortSplitsOfShortContexts) {
+  struct Want {
+    uint32_t keys, n_splits, split_tokens;
+  };
+  for (const Want& want :
+       {Want{256, 1, 256}, Want{257, 5, 64}, Want{1024, 16, 64}, Want{1025, 9, 128},
+        Want{2048, 16, 128}, Want{2049, 9, 256}, Want{8192, 32, 256}}) {
+    const AttentionPlan plan = plan_of({{.n_rows = 1, .first_position = want.keys - 1}},
+                                       {.split_tokens = 256, .row_splits = 16});
+    ASSERT_EQ(plan.row_items.size(), want.n_splits) << want.keys;
+    for (uint32_t i = 0; i < want.n_splits; ++i) {
+      EXPECT_EQ(plan.row_items[i].kv_begin, i * want.split_tokens) << want.keys;
+    }
+    EXPECT_LE(plan.n_partials,
+              max_attention_partials(1, want.keys, {.split_tokens = 256, .row_splits = 16}));
+  }
+  // Rows of one chunk share keys, and have workgroups enough.
+  EXPECT_EQ(plan_of({{.n_rows = 2, .first_position = 510}},
+                    {.tile_tokens = 2, .split_tokens = 256, .row_splits = 16})
+                .tile_items.size(),
+            2u);
+  // Of a window it is split what the row sees.
+  EXPECT_EQ(plan_of({{.n_rows = 1, .first_position = 5000}},
+                    {.split_tokens = 256, .window = 1000, .row_splits = 16})
+                .row_items.size(),
+            17u);
 }
 
 TEST(AttentionPlan, PartialsStayBelowTheirBound) {
