@@ -125,8 +125,12 @@ uint64_t max_attention_partials(uint32_t n_rows, uint32_t context_tokens,
     splits = std::min(splits, 1 + (n_keys - 1 + split - 1) / split);
   }
   if (splits == 1) return 0;
-  // Keys may begin amid a split.
-  return n_rows * std::max<uint64_t>(splits, options.row_splits == 0 ? 0 : options.row_splits + 1);
+  if (options.row_splits != 0 && split > kLeastSplitTokens) {
+    // Of a single row: none beyond the context, and one more than wanted where its keys begin amid a split.
+    const uint64_t most = (uint64_t{context_tokens} + kLeastSplitTokens - 1) / kLeastSplitTokens;
+    splits = std::max(splits, std::min<uint64_t>(most, options.row_splits + 1));
+  }
+  return n_rows * splits;
 }
 
 }  // namespace pumice::ops
