@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "hub/download.hpp"
+#include "tests/temporary_folder.hpp"
 
 namespace pumice {
 namespace {
@@ -28,13 +29,7 @@ RemoteFile file(const std::string& path, uint64_t size_bytes = 4) {
 
 class ModelCacheTest : public testing::Test {
  protected:
-  ModelCacheTest() {
-    std::string name = (fs::temp_directory_path() / "pumice-cache-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~ModelCacheTest() override { fs::remove_all(folder_); }
-
-  fs::path models() const { return folder_ / "models"; }
+  fs::path models() const { return folder_.path() / "models"; }
   ModelCache cache() const { return ModelCache(models()); }
 
   void put(const std::string& path, const std::string& content = "GGUF") const {
@@ -48,7 +43,7 @@ class ModelCacheTest : public testing::Test {
   }
   static ModelName tagged(const std::string& tag) { return {.user = "u", .repo = "r", .tag = tag}; }
 
-  fs::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(ModelCacheTest, lists_what_is_there_by_names_that_find_it) {
@@ -142,14 +137,14 @@ TEST_F(ModelCacheTest, removes_what_is_named_and_nothing_else) {
 TEST_F(ModelCacheTest, follows_no_links_out_of_its_folder) {
   put("../outside/r/x.gguf");
   fs::create_directories(models());
-  fs::create_directory_symlink(folder_ / "outside", models() / "u");
+  fs::create_directory_symlink(folder_.path() / "outside", models() / "u");
   fs::create_directories(models() / "v/r");
-  fs::create_symlink(folder_ / "outside/r/x.gguf", models() / "v/r/x.gguf");
-  fs::create_directory_symlink(folder_ / "outside/r", models() / "v/r/sub");
+  fs::create_symlink(folder_.path() / "outside/r/x.gguf", models() / "v/r/x.gguf");
+  fs::create_directory_symlink(folder_.path() / "outside/r", models() / "v/r/sub");
   EXPECT_EQ(names(), Names{});
   EXPECT_FALSE(cache().remove(kRepository).ok());
   EXPECT_FALSE(cache().remove({.user = "v", .repo = "r", .tag = {}}).ok());
-  EXPECT_TRUE(fs::exists(folder_ / "outside/r/x.gguf"));
+  EXPECT_TRUE(fs::exists(folder_.path() / "outside/r/x.gguf"));
 }
 
 TEST_F(ModelCacheTest, one_at_a_time_has_the_lock_even_if_the_folder_is_removed_meanwhile) {
