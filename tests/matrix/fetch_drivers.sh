@@ -44,7 +44,7 @@ unpack() {
       libc6 | libstdc++6 | libgcc-s1 | gcc-*-base)
         dpkg --compare-versions "$host" lt "${fetched:-0}" || continue ;;
     esac
-    dpkg-deb -x "$deb" "$folder/tree"
+    dpkg-deb -x "$deb" "$folder/tree" || return
   done
   if dpkg --compare-versions "$host" lt "${fetched:-0}"; then
     find "$folder"/tree/usr/lib* "$folder"/tree/lib* -name 'ld-linux*.so.*' 2>/dev/null | head -n 1 |
@@ -75,24 +75,24 @@ WRAPPER
   done
 }
 
-# Fetches into a folder beside the final one, which then appears complete or not at all.
+# Fetches into a folder beside the final one, which then appears complete or not at all. Errors end the subshell by hand,
+# because `set -e` does not hold where a status is tested.
 fetch() { # DRIVER MAIN_PACKAGE TARGET_SUITE SUITES PACKAGES
   local driver=$1 main=$2 target=$3 suites=$4 packages=$5 folder
   folder=$cache/$driver.partial
   rm -rf "$folder" "$folder.log"
   mkdir -p "$folder"
   if ! (
-    set -e
     # shellcheck disable=SC2086  # lists of words
-    private_apt "$folder" $suites
+    private_apt "$folder" $suites || exit
     if [[ $driver == swiftshader ]]; then  # a browser's dependencies are of no use here
-      cd "$folder/archives"
-      apt-get -qq download "$packages"
+      cd "$folder/archives" || exit
+      apt-get -qq download "$packages" || exit
     else
       # shellcheck disable=SC2086
-      apt-get -qq -y -t "$target" --download-only install $packages
+      apt-get -qq -y -t "$target" --download-only install $packages || exit
     fi
-    unpack "$folder" "$main"
+    unpack "$folder" "$main" || exit
     rm -rf "$folder"/{archives,lists,status,sources.list,apt.conf}
     if [[ $driver == toolchain ]]; then
       wrap_tools "$folder" glslc spirv-val
@@ -119,7 +119,7 @@ fetch_shims() {
   [[ -z $reason ]] || { echo "SKIPPED shims: $reason"; return 1; }
   rm -rf "$folder" "$folder.log"
   mkdir -p "$folder"
-  # Errors end this subshell by hand, because `set -e` does not hold where a status is tested.
+  # Errors end this subshell by hand, as in fetch.
   if ! (
     private_apt "$folder" trixie source:trixie || exit
     cd "$folder/archives" || exit
