@@ -24,16 +24,7 @@ if [[ $# -gt 0 ]]; then
   exit
 fi
 
-configure_archive arm64 --preset arm64 -DPUMICE_STATIC_LIBRARIES=ON
-cmake --build build/arm64 -j "$jobs" --target pumice
-rm -rf build/arm64/pumice-*-linux-arm64-*.tar* build/arm64/manual
+configure_archive arm64 --preset arm64
+cmake --build build/arm64 -j "$jobs" --target pumice pumice_manual
+rm -rf build/arm64/pumice-*-linux-arm64-*.tar*
 cpack --config build/arm64/CPackConfig.cmake -B build/arm64
-# The manual the program writes itself, under the emulator.
-archive=$(echo build/arm64/pumice-*-linux-arm64-*.tar.gz)
-share=$(basename "$archive" .tar.gz)/share
-root=build/arm64-root
-mkdir -p "build/arm64/manual/${share%/*}"
-"$root/qemu-aarch64-static" -cpu cortex-a72 -L "$root/tree" build/arm64/tools/pumice manual "build/arm64/manual/$share"
-gunzip "$archive"
-tar --append --file="${archive%.gz}" --owner=0 --group=0 --numeric-owner -C build/arm64/manual "$share"
-gzip -n "${archive%.gz}"
