@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <new>
 #include <stdexcept>
 #include <thread>
@@ -30,14 +31,13 @@ TEST(ForEachOnThreads, DoesEachOnce) {
 /// What becomes of `fail`, called on a thread that is not the caller's.
 Error failure(const std::function<Status()>& fail) {
   const std::thread::id caller = std::this_thread::get_id();
-  std::atomic<bool> failed = false;
+  std::promise<void> failed;
   const Status status = for_each_on_threads(2, 2, [&](size_t) -> Status {
     if (std::this_thread::get_id() != caller) {
-      failed = true;
-      failed.notify_all();
+      failed.set_value();
       return fail();
     }
-    failed.wait(false);  // so that the other thread gets one
+    failed.get_future().wait();  // so that the other thread gets one
     return {};
   });
   return status.ok() ? Error{} : status.error();
