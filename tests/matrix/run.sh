@@ -44,7 +44,7 @@ inputs_of() { # ROW
     subgroup-16) echo shaders runtime/vk/pipeline.cpp runtime/vk/plan.cpp tests/shaders cmake/PumiceShaders.cmake ;;
     compile) echo shaders runtime/vk runtime/models tests/compile_gate tests/matrix/platforms.sh tests/matrix/shims \
       tests/matrix/drivers.sh cmake/PumiceShaders.cmake ;;
-    gpu-swiftshader | validation | matrix-cores | asan | slow)  # all that is built, and all tests but records
+    gpu-lavapipe-26 | gpu-swiftshader | floor | withdrawn | validation | matrix-cores | asan | slow)  # all that is built, and all tests but records
       echo CMakeLists.txt CMakePresets.json cmake third_party models runtime shaders cache scheduler tools bench tests \
         :!bench/results :!tests/matrix/passed :!tests/mutations :!tests/clients :!tests/fuzz \
         :!tests/matrix/{arm64.sh,arm64_test.py,other_system.py,own_device.c,windows_test.py,wine.sh} ;;
@@ -199,8 +199,9 @@ run_row() {
     windows)
       tests/matrix/wine.sh --fetch 2>&1 || exit
       tests/matrix/fetch_drivers.sh lavapipe-25 || exit 77
-      scripts/build_windows.sh pumice pumice_shared test_base test_cache test_sampling test_constraints \
-        test_answers test_flag_values test_ops || exit
+      local targets
+      read -ra targets < <(tests/matrix/windows_test.py --targets)
+      scripts/build_windows.sh "${targets[@]}" || exit
       build release pumice
       tests/matrix/windows_test.py build/windows build/release ;;
     arm64)
