@@ -64,7 +64,7 @@ class GgufParts : public ::testing::Test {
     EXPECT_EQ(file.error().code, ErrorCode::kBadFile);
     std::string message = file.error().message;
     EXPECT_EQ(message.find('\n'), std::string::npos) << message;
-    const std::string prefix = folder_.string() + "/";
+    const std::string prefix = (folder_ / "").string();
     for (size_t at; (at = message.find(prefix)) != std::string::npos;) {
       message.erase(at, prefix.size());
     }
