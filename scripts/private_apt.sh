@@ -22,7 +22,7 @@ why_no_private_apt() {
 }
 
 # private_apt FOLDER SUITE…: an apt with sources, lists and state of its own, through APT_CONFIG. A suite
-# is of binary packages, source:SUITE of source packages. A mirror may be of a day in the past (snapshot.debian.org), whose
+# is of binary packages, source:SUITE of source packages. A mirror may be of a day in the past, whose
 # signatures are verified like any. Ends the shell where there are no lists, so it is called in a subshell.
 private_apt() {
   local folder=$1 suite

@@ -24,7 +24,7 @@ import urllib.request
 from other_system import CHECKOUT, ENCODERS, KINDS, MODEL, OtherSystemTest
 
 WINE = CHECKOUT / "tests/matrix/wine.sh"
-# All of unit tests that ask for a program, not for a shell.
+# Every program of unit tests but test_unfinished_files, which has an open() of its own.
 PROGRAMS = ["answers/test_answers", "api/test_api_misuse", "base/test_base", "bench/test_bench_host", "cache/test_cache",
             "constraints/test_constraints", "constraints/test_json_schema", "engine/test_engine_host", "format/test_gguf",
             "format/test_weights", "host/test_host_files", "hub/test_hub", "model_fuzz/test_model_fuzz", "models/test_models",
