@@ -22,8 +22,9 @@ logs=build/matrix
 # shellcheck source=tests/matrix/drivers.sh
 . tests/matrix/drivers.sh
 on=tests/matrix/run_on.sh
-# Operations with weights of types that files have seldom (GoogleTest).
+# Operations with weights of types that files have seldom (GoogleTest), and a test that compiles gemv for every type.
 rare_types='*_IQ*:*_MXFP4_*:*_TQ*:*_Q2_K*:*_Q3_K*:*_Q4_0_*:*_Q4_1_*:*_Q5_*:*_BF16_*'
+every_type='GemvRows.*EveryType'
 # Tiles of pairs with such: gemm, whose kernels they are, runs with all types.
 rare_pairs=${rare_types//\*_/*expert_gemm_}
 # Products with such on matrix units, but for one size and tile: how these are cut is the same of all types.
@@ -124,7 +125,7 @@ run_row() {
       test_on lavapipe-22 release "${on_a_driver[@]}" ;;
     gpu-lavapipe-26)
       # Row floor runs the same on this driver with all types.
-      GTEST_FILTER="-$rare_types" test_on lavapipe-26 release "${on_a_driver[@]}" ;;
+      GTEST_FILTER="-$rare_types:$every_type" test_on lavapipe-26 release "${on_a_driver[@]}" ;;
     gpu-*) test_on "${1#gpu-}" release "${on_a_driver[@]}" ;;
     floor) PUMICE_LIMIT=floor test_on lavapipe-26 release "${on_a_driver[@]}" ;;
     withdrawn)
@@ -136,7 +137,7 @@ run_row() {
       export LP_NATIVE_VECTOR_WIDTH=$((32 * ${1#subgroup-})) MESA_SHADER_CACHE_DIR=$PWD/$logs/shaders-$1
       # Without what does not ask how wide a subgroup is (`portable`), and without tables of 16 and more values, whose
       # every read this driver makes 16 reads: one such pipeline takes it up to 90 s at 512 bits, and all types half an hour.
-      export GTEST_FILTER="-*_portable*:*expert_gemm*:GemvSplit.*:GemvRows.*EveryType:$rare_types"
+      export GTEST_FILTER="-*_portable*:*expert_gemm*:GemvSplit.*:$every_type:$rare_types"
       test_on lavapipe-25 release -R '^test_(ops(_2)?|attention_invariance|stories)$' ;;
     validation)
       # The layers see most on the newest driver that runs on this machine's own loader.
@@ -144,7 +145,7 @@ run_row() {
       # Operations with weights of the types that files have most: what the layers see is the same of all.
       PUMICE_VALIDATION=1 test_on lavapipe-25 release -L 'gpu|model' -LE 'slow|matrix' \
         -E '^(cli_bench(_levers|_explain|_layers)?|test_(bench|kv_types|ops(_2)?))$'
-      GTEST_FILTER="-$rare_types" PUMICE_VALIDATION=1 test_on lavapipe-25 release -R '^test_ops(_2)?$'
+      GTEST_FILTER="-$rare_types:$every_type" PUMICE_VALIDATION=1 test_on lavapipe-25 release -R '^test_ops(_2)?$'
       # A host's own device with the newest layers too.
       PUMICE_VALIDATION=1 test_on lavapipe-26 release -R '^test_api_vulkan$' ;;
     validation-26)
