@@ -10,7 +10,12 @@ struct PairWords {
 PairWords pair_words(WeightTile t, uint first, uint block) {
   const bool odd = (block & 1u) != 0;
   PairWords words;
-#ifdef X_BROADCAST
+#ifdef WEIGHT_LANES
+  const uint64_t at = t.units + (first + (block >> 1)) * (32 * 16) + (odd ? 8 : 0);
+  words.of_half[0] = lanes_word(at, 4);
+  words.of_half[1] = lanes_word(at + 4, 4);
+  return words;
+#elif defined(X_BROADCAST)
   // CPUs load a word of each lane at a time: no more than those of this block.
   const uint at = (t.unit + (first + (block >> 1)) * 32) * 4 + (odd ? 2 : 0);
   words.of_half[0] = WeightWords(t.base).at[at];

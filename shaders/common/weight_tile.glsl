@@ -11,6 +11,11 @@
 //
 // With X_BROADCAST and its constant wide_loads units are read as 64-bit integers (which the device
 // must have): older lavapipe loads one component at a time, so that halves the loads.
+//
+// With WEIGHT_LANES a tile is that of as many neighbouring rows as a subgroup has lanes, and open_lanes_tile takes the
+// place of open_weight_tile. With uniform_loads, a constant of the kernel's, what lanes read is loaded lane by lane
+// from addresses that all of them share: lavapipe 26 makes those scalar loads. Of lanes' own addresses it makes
+// gathers, which LLVM takes apart into a test and a jump a lane for processors whose gathers it does not trust.
 #ifndef PUMICE_SHADERS_COMMON_WEIGHT_TILE_GLSL
 #define PUMICE_SHADERS_COMMON_WEIGHT_TILE_GLSL
 
@@ -24,9 +29,11 @@ const uint kTileStride = kTileUnits * 32 + kTileWords * 8;  // of a tile, in uni
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WeightUnits {
   uvec4 at[];
 };
-#ifdef X_BROADCAST
+#if defined(X_BROADCAST) || defined(WEIGHT_LANES)
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#ifdef X_BROADCAST
 #include "common/x_broadcast.h"
+#endif
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WideWeightUnits {
   u64vec2 at[];
 };
@@ -40,6 +47,9 @@ struct WeightTile {
 #ifdef WEIGHT_TILE_LOADED
   uvec4 units[kTileUnits];
   uint words[kTileWords + 1];  // GLSL has no empty arrays
+#elif defined(WEIGHT_LANES)
+  uint64_t units;  // address of unit 0 of the first lane's row
+  uint64_t words;  // and of its word 0
 #else
   uvec2 base;
   uint unit;  // index of the row's unit 0, in units
@@ -67,9 +77,41 @@ uint unit_word(WeightUnit unit, uint k) { return WeightWords(unit.base).at[unit.
 
 uint unit_word(uvec4 unit, uint k) { return unit[k]; }
 
+#ifdef WEIGHT_LANES
+
+layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer LaneWords {
+  uint at[];
+};
+
+/// A word of each lane, `stride` words after that of the lane before. The address is uniform.
+uint lanes_word(uint64_t address, uint stride) {
+  if (uniform_loads == 0) return LaneWords(address).at[stride * gl_SubgroupInvocationID];
+  uint value = LaneWords(address).at[0];
+  [[unroll]] for (uint lane = 1; lane < subgroup_size; ++lane) {
+    const uint other = LaneWords(address).at[stride * lane];
+    value = gl_SubgroupInvocationID == lane ? other : value;
+  }
+  return value;
+}
+
+#endif
+
 uvec4 weight_unit(WeightTile t, uint unit) {
 #ifdef WEIGHT_TILE_LOADED
   return t.units[unit];
+#elif defined(WEIGHT_LANES)
+  const uint64_t address = t.units + unit * (32 * 16);
+  if (uniform_loads != 0) {
+    return uvec4(lanes_word(address, 4), lanes_word(address + 4, 4), lanes_word(address + 8, 4),
+                 lanes_word(address + 12, 4));
+  }
+#ifdef X_BROADCAST
+  if (wide_loads != 0) {
+    const u64vec2 pair = WideWeightUnits(address).at[gl_SubgroupInvocationID];
+    return uvec4(unpack32(pair.x), unpack32(pair.y));
+  }
+#endif
+  return WeightUnits(address).at[gl_SubgroupInvocationID];
 #else
 #ifdef X_BROADCAST
   if (wide_loads != 0) {
@@ -95,6 +137,8 @@ uvec4 whole_unit(WeightUnit unit) {
 uint weight_word(WeightTile t, uint word) {
 #ifdef WEIGHT_TILE_LOADED
   return t.words[word];
+#elif defined(WEIGHT_LANES)
+  return lanes_word(t.words + word * (32 * 4), 1);
 #else
   return WeightWords(t.base).at[t.word + word * 32];
 #endif

@@ -2,10 +2,18 @@
 #ifdef X_BROADCAST
 #extension GL_KHR_shader_subgroup_shuffle : require
 #endif
+#ifdef X_UNIFORM
+#extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#extension GL_KHR_shader_subgroup_basic : require
+#ifndef EXPERT_PAIRS  // an expert's first row need not be one of a subgroup's first lane
+#define WEIGHT_LANES 1
+const uint uniform_loads = 1;
+#endif
+#endif
 
+#include "gemm/gemm.h"
 #include "common/weights.glsl"
 #include "common/x_quads.glsl"
-#include "gemm/gemm.h"
 #include "gemm/gemm_rows.glsl"
 
 // A lane owns lane_cols columns of y: it dequantises 32 weights of each into registers and multiplies
@@ -15,8 +23,8 @@
 //                shared memory nor barriers, both of which cost CPU drivers more than arithmetic.
 //                (subgroupBroadcast is the same on lavapipe 25.0, but 22.3 makes a loop of each.)
 //   X_UNIFORM    every lane reads the same address: CPU drivers that see it load once. tile_rows is
-//                a multiple of 8
-// Lanes past the last column compute the last one again and store nothing.
+//                a multiple of 8. Weights are read so too, but experts'
+// Lanes past the last column compute some column or other and store nothing.
 
 const uint kBlock = 32;
 const uint kBlockQuads = kBlock / 4;
@@ -77,14 +85,28 @@ const uint kRowSlots = tile_rows;
 uint row_of_slot(uint row) { return row; }
 HOLD_X_ROWS(kRowSlots)
 
+layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer UniformBlock { vec4 v[kBlockQuads]; };
+
 void multiply(float w[lane_cols][kBlock], uint block) {
   const uint last_quad = pc.k / 4 - 1;
   const uint kRows = 8;  // that take turns, so that an addition need not wait for the one before
   [[unroll]] for (uint m = 0; m < tile_rows; m += kRows) {
+#ifndef WEIGHT_FLOATS
+    // Whole blocks: one address a row, of which the quads' are constants away.
+    UniformBlock blocks[kRows];
+    [[unroll]] for (uint r = 0; r < kRows; ++r) {
+      const uint first = x_row_of_slot(m + r) + min(block * kBlockQuads, last_quad - (kBlockQuads - 1));
+      blocks[r] = UniformBlock(pack64(pc.x) + uint64_t(first) * 16);
+    }
+#endif
     [[unroll]] for (uint q = 0; q < kBlockQuads; ++q) {
       const uint column = min(block * kBlockQuads + q, last_quad);
       [[unroll]] for (uint r = 0; r < kRows; ++r) {
+#ifdef WEIGHT_FLOATS
         const vec4 x = load_quad(pc.x, x_row_of_slot(m + r) + column);
+#else
+        const vec4 x = blocks[r].v[q];
+#endif
         [[unroll]] for (uint i = 0; i < 4; ++i) {
           [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
             acc[c][m + r] = fma(w[c][4 * q + i], x[i], acc[c][m + r]);
@@ -147,7 +169,7 @@ void accumulate(WeightTile tiles[lane_cols], uint block) {
 
 void main() {
   use_weight_grid(pc.grid);
-#ifdef X_BROADCAST
+#ifndef X_SHARED
   const uint local = gl_SubgroupID * subgroup_size + gl_SubgroupInvocationID;
 #else
   const uint local = gl_LocalInvocationIndex;
@@ -168,8 +190,14 @@ void main() {
   for (uint first = 0; first < n_blocks; first += kOpenBlocks) {
     WeightTile tiles[lane_cols];
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+#ifdef WEIGHT_LANES
+      const uint row = first_tile_col + gl_SubgroupID * subgroup_size + c * workgroup_size;
+      tiles[c] = open_lanes_tile(pc.weights, pc.n_col_tiles, min(row, pc.n - 1) / 32, row % 32,
+                                 min(first / kTileBlocks, pc.n_col_tiles - 1));
+#else
       const uint row = weight_row(first_col + c * workgroup_size);
       tiles[c] = open_weight_tile(pc.weights, pc.n_col_tiles, row, first / kTileBlocks);
+#endif
     }
     if (kOpenBlocks == 1) {
       accumulate(tiles, first);

@@ -29,12 +29,18 @@ GemmTile tile_of(const Spec& spec, std::vector<std::pair<uint32_t, uint32_t>> co
 GemmVariant fp32_variant(const vk::DevicePlan& plan, const vk::TuningRow& row) {
   const auto spec = spec_of<GemmSpec>(row);
   GemmVariant variant{.name = row.choice};
+  if (row.choice == "shared") {
+    variant.tiles.push_back(tile_of(spec, vk::constants_of(spec)));
+    return variant;
+  }
+  variant.subgroup_size = plan.subgroup_size;
   if (row.choice == "broadcast") {
-    variant.subgroup_size = plan.subgroup_size;
     variant.tiles.push_back(
         tile_of(spec, broadcast_constants(plan, spec, row.number("wide_loads"))));
   } else {
-    variant.tiles.push_back(tile_of(spec, vk::constants_of(spec)));
+    auto uniform = spec_of<GemmUniformSpec>(row);
+    uniform.subgroup_size = plan.subgroup_size;
+    variant.tiles.push_back(tile_of(spec, vk::constants_of(uniform)));
   }
   return variant;
 }
@@ -198,7 +204,7 @@ std::string row_obstacle(const vk::DevicePlan& plan, const vk::TuningRow& row) {
                        std::min(plan.max_workgroup_invocations, plan.max_workgroup_size[0])) {
     return "its workgroups are too large";
   }
-  if (row.choice != "broadcast") return "";
+  if (row.choice != "broadcast" && row.choice != "uniform") return "";
   if (!broadcast_supported(plan)) return "it needs shuffles in subgroups of a known size";
   return row.number("workgroup_size") % plan.subgroup_size == 0 ? "" : "it needs whole subgroups";
 }

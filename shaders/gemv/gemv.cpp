@@ -62,7 +62,8 @@ Tuned tuned_broadcast(const TuningTarget& target, const WeightType& type, uint32
                });
   const GemvBroadcastSpec spec{.workgroup_size = row.number("workgroup_size"),
                                .tile_rows = tile_rows,
-                               .lane_cols = row.number("lane_cols")};
+                               .lane_cols = row.number("lane_cols"),
+                               .uniform_loads = row.number("uniform_loads")};
   return {.constants = broadcast_constants(plan, spec, row.number("wide_loads")),
           .tile_cols = spec.workgroup_size * spec.lane_cols,
           .subgroup_size = plan.subgroup_size};

@@ -1,31 +1,34 @@
 #version 460
 #extension GL_KHR_shader_subgroup_shuffle : require
 
-#define X_BROADCAST 1  // units of 64-bit integers, see common/weight_tile.glsl
+#define X_BROADCAST 1   // units of 64-bit integers, see common/weight_tile.glsl
+#define WEIGHT_LANES 1  // and tiles of neighbouring rows
+#include "gemv/gemv_broadcast.h"
 #include "common/weights.glsl"
 #ifndef WEIGHT_FLOATS
 #include "common/weights_int8.glsl"
 #endif
 #include "common/x_quads.glsl"
-#include "gemv/gemv_broadcast.h"
 
 // For CPU drivers, whose subgroups are the lanes of a vector register. A subgroup computes
 // lane_cols * subgroup_size neighbouring columns of y for all rows: its lanes' columns are
 // neighbours, so that the columns of one step read a row of units (512 bytes with subgroups of 8 and
-// four columns a lane) in order. A block of x is loaded once by the lanes of a subgroup and
-// shuffled.
-// Lanes past the last column compute the last one again and store nothing.
+// four columns a lane) in order. A block of x is loaded once: by the lanes of a subgroup and
+// shuffled, or with uniform_loads for all lanes. Where columns and blocks end drivers go on with what no lane does any
+// more, so that addresses which lanes share must be valid there too; what lanes past the last column have is not stored.
 
 const uint kBlock = 32;
 const uint kBlockQuads = kBlock / 4;
-const uint kLoads = (tile_rows * kBlockQuads + subgroup_size - 1) / subgroup_size;
+const uint kQuads = tile_rows * kBlockQuads;
+const uint kLoads = uniform_loads != 0 ? kQuads : (kQuads + subgroup_size - 1) / subgroup_size;
+const uint kSpan = subgroup_size * lane_cols;  // columns of a subgroup
 
 float acc[lane_cols][tile_rows];
 
-/// A block of every row of x, spread over the lanes of a subgroup.
+/// A block of every row of x, in each lane or spread over those of a subgroup.
 void load_x(uint block, out vec4 x[kLoads]) {
   [[unroll]] for (uint i = 0; i < kLoads; ++i) {
-    const uint quad = i * subgroup_size + gl_SubgroupInvocationID;
+    const uint quad = uniform_loads != 0 ? i : i * subgroup_size + gl_SubgroupInvocationID;
     const uint row = min(quad / kBlockQuads, pc.rows - 1);
     const uint column = min(block * kBlockQuads + quad % kBlockQuads, pc.k / 4 - 1);
     x[i] = load_quad(pc.x, row * (pc.x_stride / 4) + column);
@@ -34,8 +37,10 @@ void load_x(uint block, out vec4 x[kLoads]) {
 
 // No functions of arrays: drivers take half their time for a kernel to see through the copies that calls make of them.
 #define X_QUAD(row, k) ((row) * kBlockQuads + (k) / 4)
-#define X_VALUE(x, row, k) \
+#define SHUFFLED_X(x, row, k) \
   subgroupShuffle(x[X_QUAD(row, k) / subgroup_size][(k) % 4], X_QUAD(row, k) % subgroup_size)
+#define X_VALUE(x, row, k) \
+  (uniform_loads != 0 ? x[min(X_QUAD(row, k), kLoads - 1)][(k) % 4] : SHUFFLED_X(x, row, k))
 
 #ifndef WEIGHT_FLOATS
 
@@ -143,8 +148,8 @@ void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
 void main() {
   use_weight_grid(pc.grid);
   const uint subgroup = gl_WorkGroupID.x * (workgroup_size / subgroup_size) + gl_SubgroupID;
-  const uint first_col = subgroup * (subgroup_size * lane_cols) + gl_SubgroupInvocationID;
-  if (first_col - gl_SubgroupInvocationID >= pc.n) return;
+  const uint first_col = subgroup * kSpan;
+  if (first_col >= pc.n) return;
 
   [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
     [[unroll]] for (uint r = 0; r < tile_rows; ++r) acc[c][r] = 0.0;
@@ -155,8 +160,12 @@ void main() {
   for (uint block = 0; block < n_blocks;) {
     WeightTile tiles[lane_cols];
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
-      const uint col = min(first_col + c * subgroup_size, pc.n - 1);
-      tiles[c] = open_weight_tile(pc.weights, pc.n_col_tiles, col, block / kTileBlocks);
+      // All of a span of up to 32 lies in one group, so that its columns have one address between them.
+      const uint step = c * subgroup_size;
+      const uint group = (kSpan <= 32 ? first_col : first_col + step) / 32;
+      const uint first = kSpan <= 32 ? first_col % 32 + step : (first_col + step) % 32;
+      tiles[c] = open_lanes_tile(pc.weights, pc.n_col_tiles, min(group, (pc.n - 1) / 32), first,
+                                 min(block / kTileBlocks, pc.n_col_tiles - 1));
     }
     if (kOpenBlocks == 1) {
       multiply(tiles, block % kTileBlocks, block);
@@ -172,7 +181,7 @@ void main() {
   Floats y = Floats(pc.y);
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
-      const uint col = first_col + c * subgroup_size;
+      const uint col = first_col + c * subgroup_size + gl_SubgroupInvocationID;
       if (r < pc.rows && col < pc.n) y.v[r * pc.y_stride + col] = acc[c][r];
     }
   }

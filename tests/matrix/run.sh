@@ -142,7 +142,7 @@ run_row() {
       # A processor that has no vectors so wide: minutes for a pipeline that unpacks weights, in which a submission that
       # waits for it counts as lost. The other ops still run at this width.
       if [[ $1 == subgroup-16 ]] && ! grep -qw avx512f /proc/cpuinfo; then
-        echo 'this processor lacks AVX-512: products with packed weights are left out'
+        echo 'this processor lacks AVX-512: operations on packed weights are left out'
         GTEST_FILTER+=':*_Q*:GemvRows.HaveThem*:LinearChoice.UsesGemv*'
       fi
       test_on lavapipe-25 release -R '^test_(ops(_2)?|attention_invariance|stories)$' ;;
