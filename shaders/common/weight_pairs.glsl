@@ -11,11 +11,14 @@ PairWords pair_words(WeightTile t, uint first, uint block) {
   const bool odd = (block & 1u) != 0;
   PairWords words;
 #ifdef WEIGHT_LANES
-  const uint64_t at = t.units + (first + (block >> 1)) * (32 * 16) + (odd ? 8 : 0);
-  words.of_half[0] = lanes_word(at, 4);
-  words.of_half[1] = lanes_word(at + 4, 4);
-  return words;
-#elif defined(X_BROADCAST)
+  if (uniform_loads != 0) {
+    const uint64_t first_pair = t.first_unit + (first + (block >> 1)) * (32 * 16) + (odd ? 8 : 0);
+    words.of_half[0] = lanes_word(first_pair, 4);
+    words.of_half[1] = lanes_word(first_pair + 4, 4);
+    return words;
+  }
+#endif
+#ifdef X_BROADCAST
   // CPUs load a word of each lane at a time: no more than those of this block.
   const uint at = (t.unit + (first + (block >> 1)) * 32) * 4 + (odd ? 2 : 0);
   words.of_half[0] = WeightWords(t.base).at[at];

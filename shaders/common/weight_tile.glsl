@@ -29,11 +29,11 @@ const uint kTileStride = kTileUnits * 32 + kTileWords * 8;  // of a tile, in uni
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WeightUnits {
   uvec4 at[];
 };
-#if defined(X_BROADCAST) || defined(WEIGHT_LANES)
+#if defined(WEIGHT_LANES) || defined(X_BROADCAST)
 #extension GL_EXT_shader_explicit_arithmetic_types_int64 : require
+#endif
 #ifdef X_BROADCAST
 #include "common/x_broadcast.h"
-#endif
 layout(buffer_reference, std430, buffer_reference_align = 16) readonly buffer WideWeightUnits {
   u64vec2 at[];
 };
@@ -47,10 +47,11 @@ struct WeightTile {
 #ifdef WEIGHT_TILE_LOADED
   uvec4 units[kTileUnits];
   uint words[kTileWords + 1];  // GLSL has no empty arrays
-#elif defined(WEIGHT_LANES)
-  uint64_t units;  // address of unit 0 of the first lane's row
-  uint64_t words;  // and of its word 0
 #else
+#ifdef WEIGHT_LANES
+  uint64_t first_unit;  // address of unit 0 of the first lane's row
+  uint64_t first_word;  // and of its word 0
+#endif
   uvec2 base;
   uint unit;  // index of the row's unit 0, in units
   uint word;  // index of the row's word 0, in words
@@ -85,7 +86,6 @@ layout(buffer_reference, std430, buffer_reference_align = 4) readonly buffer Lan
 
 /// A word of each lane, `stride` words after that of the lane before. The address is uniform.
 uint lanes_word(uint64_t address, uint stride) {
-  if (uniform_loads == 0) return LaneWords(address).at[stride * gl_SubgroupInvocationID];
   uint value = LaneWords(address).at[0];
   [[unroll]] for (uint lane = 1; lane < subgroup_size; ++lane) {
     const uint other = LaneWords(address).at[stride * lane];
@@ -99,20 +99,13 @@ uint lanes_word(uint64_t address, uint stride) {
 uvec4 weight_unit(WeightTile t, uint unit) {
 #ifdef WEIGHT_TILE_LOADED
   return t.units[unit];
-#elif defined(WEIGHT_LANES)
-  const uint64_t address = t.units + unit * (32 * 16);
+#else
+#ifdef WEIGHT_LANES
   if (uniform_loads != 0) {
-    return uvec4(lanes_word(address, 4), lanes_word(address + 4, 4), lanes_word(address + 8, 4),
-                 lanes_word(address + 12, 4));
-  }
-#ifdef X_BROADCAST
-  if (wide_loads != 0) {
-    const u64vec2 pair = WideWeightUnits(address).at[gl_SubgroupInvocationID];
-    return uvec4(unpack32(pair.x), unpack32(pair.y));
+    const uint64_t first = t.first_unit + unit * (32 * 16);
+    return uvec4(lanes_word(first, 4), lanes_word(first + 4, 4), lanes_word(first + 8, 4), lanes_word(first + 12, 4));
   }
 #endif
-  return WeightUnits(address).at[gl_SubgroupInvocationID];
-#else
 #ifdef X_BROADCAST
   if (wide_loads != 0) {
     const u64vec2 pair = WideWeightUnits(t.base).at[t.unit + unit * 32];
@@ -137,9 +130,10 @@ uvec4 whole_unit(WeightUnit unit) {
 uint weight_word(WeightTile t, uint word) {
 #ifdef WEIGHT_TILE_LOADED
   return t.words[word];
-#elif defined(WEIGHT_LANES)
-  return lanes_word(t.words + word * (32 * 4), 1);
 #else
+#ifdef WEIGHT_LANES
+  if (uniform_loads != 0) return lanes_word(t.first_word + word * (32 * 4), 1);
+#endif
   return WeightWords(t.base).at[t.word + word * 32];
 #endif
 }

@@ -122,20 +122,6 @@ WeightTile load_weight_tile(uvec2 base, uint n_col_tiles, uint group, uint lane,
   return t;
 }
 
-#elif defined(WEIGHT_LANES)
-
-/// Rows of group `group` of 32 from `first` of them on, one a lane. All arguments are uniform.
-WeightTile open_lanes_tile(uvec2 base, uint n_col_tiles, uint group, uint first, uint tile) {
-  WeightTile t;
-  const uint64_t start = pack64(base) + uint64_t(group * n_col_tiles + tile) * (kTileStride * 16);
-  t.units = start + first * 16;
-  t.words = start + kTileUnits * (32 * 16) + first * 4;
-  t.header = uvec4(0);
-  t.scale = vec2(0);
-  read_weight_header(t);
-  return t;
-}
-
 #else
 
 WeightTile open_weight_tile(uvec2 base, uint n_col_tiles, uint row, uint tile) {
@@ -150,6 +136,23 @@ WeightTile open_weight_tile(uvec2 base, uint n_col_tiles, uint row, uint tile) {
   read_weight_header(t);
   return t;
 }
+
+#ifdef WEIGHT_LANES
+/// A tile of each lane's row: from row `first` of group `group` of 32 on, one a lane. The arguments are uniform.
+WeightTile open_lanes_tile(uvec2 base, uint n_col_tiles, uint group, uint first, uint tile) {
+  WeightTile t;
+  const uint start = (group * n_col_tiles + tile) * kTileStride;
+  t.base = base;
+  t.unit = start + first + gl_SubgroupInvocationID;
+  t.word = (start + kTileUnits * 32) * 4 + first + gl_SubgroupInvocationID;
+  t.first_unit = pack64(base) + uint64_t(start) * 16 + first * 16;
+  t.first_word = pack64(base) + uint64_t(start) * 16 + kTileUnits * (32 * 16) + first * 4;
+  t.header = uvec4(0);
+  t.scale = vec2(0);
+  read_weight_header(t);
+  return t;
+}
+#endif
 
 #endif
 
@@ -212,7 +215,7 @@ void read_weight_block(WeightTile t, uint block, out float w[32]) {
 
 #endif
 
-#if !defined(WEIGHT_TILE_LOADED) && !defined(WEIGHT_LANES)
+#ifndef WEIGHT_TILE_LOADED
 void load_weights32(uvec2 base, uint n_col_tiles, uint row, uint block, out float w[32]) {
   const WeightTile t = open_weight_tile(base, n_col_tiles, row, block / kTileBlocks);
   read_weight_block(t, block % kTileBlocks, w);
