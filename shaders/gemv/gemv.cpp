@@ -51,7 +51,8 @@ std::string slices_obstacle(uint32_t workgroup_size, uint32_t tile_rows,
   return "";
 }
 
-Tuned tuned_broadcast(const TuningTarget& target, const WeightType& type, uint32_t tile_rows) {
+Tuned tuned_broadcast(const TuningTarget& target, const WeightType& type, uint32_t tile_rows,
+                      bool finishes) {
   const vk::DevicePlan& plan = target.plan;
   const vk::TuningRow& row =
       take_row(target, "gemv_broadcast", shape_facts(type, tile_rows),
@@ -60,10 +61,13 @@ Tuned tuned_broadcast(const TuningTarget& target, const WeightType& type, uint32
                  return fmt::format("its workgroup is not a multiple of subgroups of {}",
                                     plan.subgroup_size);
                });
+  // What finishes has whole groups of squares in each subgroup.
+  const uint32_t least_cols = finishes ? GEMV_SQUARES / plan.subgroup_size : 1;
   const GemvBroadcastSpec spec{.workgroup_size = row.number("workgroup_size"),
                                .tile_rows = tile_rows,
-                               .lane_cols = row.number("lane_cols"),
-                               .uniform_loads = row.number("uniform_loads")};
+                               .lane_cols = std::max(row.number("lane_cols"), least_cols),
+                               .uniform_loads = row.number("uniform_loads"),
+                               .finishes = finishes};
   return {.constants = broadcast_constants(plan, spec, row.number("wide_loads")),
           .tile_cols = spec.workgroup_size * spec.lane_cols,
           .subgroup_size = plan.subgroup_size};
@@ -137,7 +141,7 @@ Tuned tuned(const TuningTarget& target, const WeightType& type, GemvKernel kerne
     case GemvKernel::kSubgroup:
       return tuned_subgroup(target, "gemv_subgroup", type, tile_rows, finishes);
     case GemvKernel::kBroadcast:
-      return tuned_broadcast(target, type, tile_rows);
+      return tuned_broadcast(target, type, tile_rows, finishes);
     case GemvKernel::kPlanes:
       return tuned_subgroup(target, "gemv_planes", type, tile_rows, false);
   }
@@ -351,7 +355,7 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
   Gemv op;
   op.kernel_ = kernel;
   op.splits_ = gemv_splits(pipelines, kernel, type);
-  if (kernel != GemvKernel::kBroadcast && kernel != GemvKernel::kPlanes) {
+  if (kernel != GemvKernel::kPlanes) {
     op.finish_rows_ = finish_rows ? *finish_rows : tuned_finish_rows(pipelines, type);
   }
   for (size_t i = 0; i < kTileRows.size(); ++i) {
@@ -399,9 +403,10 @@ uint32_t Gemv::splits_of(const WeightMatrix& matrix) const {
 }
 
 bool Gemv::can_gate(const WeightMatrix& matrix, uint32_t rows) const {
-  const bool halves = std::ranges::all_of(variants_, [](const Variant& v) {
-    return v.n_slices % 2 == 0;  // gates' and ups'
-  });
+  // Slices are gates' and ups'; without slices a lane takes both, one after the other.
+  const bool halves =
+      kernel_ == GemvKernel::kBroadcast ||
+      std::ranges::all_of(variants_, [](const Variant& v) { return v.n_slices % 2 == 0; });
   const bool is_one = matrix.parts.size() == 1 &&
                       matrix.parts.front().range.size_bytes / 2 <= UINT32_MAX;  // GemvPush::ups
   return rows <= finish_rows_ && halves && is_one && matrix.n_rows % (2 * kRowGroup) == 0 &&

@@ -75,7 +75,7 @@ class Gemv {
   uint32_t alike_rows() const;
 
   /// Up to how many rows of x it takes LinearFinish::added and scaled: 1, 2, 4 or 8, or 0.
-  /// gemv_broadcast.comp only stores its sums, and products of planes do.
+  /// Products of planes only store their sums.
   uint32_t finish_rows() const { return finish_rows_; }
   /// Whether it takes LinearFinish::gated of a matrix for so many rows: in one part, of two halves
   /// in whole groups, whose K is not split.

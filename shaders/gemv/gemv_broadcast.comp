@@ -3,6 +3,7 @@
 
 #define X_BROADCAST 1   // units of 64-bit integers, see common/weight_tile.glsl
 #define WEIGHT_LANES 1  // and tiles of neighbouring rows
+#include "common/activation.glsl"
 #include "gemv/gemv_broadcast.h"
 #include "common/weights.glsl"
 #ifndef WEIGHT_FLOATS
@@ -145,15 +146,8 @@ void multiply(WeightTile tiles[lane_cols], uint block_of_tile, uint block) {
 #endif
 }
 
-void main() {
-  use_weight_grid(pc.grid);
-  const uint subgroup = gl_WorkGroupID.x * (workgroup_size / subgroup_size) + gl_SubgroupID;
-  const uint first_col = subgroup * kSpan;
-  if (first_col >= pc.n) return;
-
-  [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
-    [[unroll]] for (uint r = 0; r < tile_rows; ++r) acc[c][r] = 0.0;
-  }
+/// Add the products of the subgroup's columns to acc.
+void add_products(uvec2 weights, uint first_col) {
   // A tile's header is decoded once for all its blocks where tiles are large (see gemm.comp).
   const uint n_blocks = (pc.k + kBlock - 1) / kBlock;
   const uint kOpenBlocks = kTileBlocks > 2 ? kTileBlocks : 1;
@@ -164,7 +158,7 @@ void main() {
       const uint step = c * subgroup_size;
       const uint group = (kSpan <= 32 ? first_col : first_col + step) / 32;
       const uint first = kSpan <= 32 ? first_col % 32 + step : (first_col + step) % 32;
-      tiles[c] = open_lanes_tile(pc.weights, pc.n_col_tiles, min(group, (pc.n - 1) / 32), first,
+      tiles[c] = open_lanes_tile(weights, pc.n_col_tiles, min(group, (pc.n - 1) / 32), first,
                                  min(block / kTileBlocks, pc.n_col_tiles - 1));
     }
     if (kOpenBlocks == 1) {
@@ -177,12 +171,79 @@ void main() {
       }
     }
   }
+}
 
-  Floats y = Floats(pc.y);
+bool is_to(uint what) { return finishes != 0 && (pc.finish & what) != 0; }
+
+uint n_squares(uint columns) { return (columns + GEMV_SQUARES - 1) / GEMV_SQUARES; }
+
+float sum_of_lanes(float value) {
+  float sum = 0.0;
+  [[unroll]] for (uint lane = 0; lane < subgroup_size; ++lane) sum += subgroupShuffle(value, lane);
+  return sum;
+}
+
+/// What a row's sums are multiplied with.
+float scale_of(uint row) {
+  const uint n = n_squares(pc.k);
+  float sum = 0.0;
+  for (uint first = 0; first < n; first += subgroup_size) {
+    const uint i = first + gl_SubgroupInvocationID;
+    const float square = Floats(pc.squares).v[min(row, pc.rows - 1) * n + min(i, n - 1)];
+    sum += i < n ? square : 0.0;
+  }
+  return 1.0 / sqrt(sum_of_lanes(sum) / float(pc.k) + pc.eps);
+}
+
+/// A row's sums are added to y, which times the norm's weights is `normed`.
+void add_row(uint row, uint first_col) {
+  [[unroll]] for (uint group = 0; group < kSpan / GEMV_SQUARES; ++group) {
+    const uint kSteps = GEMV_SQUARES / subgroup_size;
+    float squares = 0.0;
+    [[unroll]] for (uint c = group * kSteps; c < (group + 1) * kSteps; ++c) {
+      const uint col = first_col + c * subgroup_size + gl_SubgroupInvocationID;
+      if (row < pc.rows && col < pc.n) {
+        const uint at = row * pc.y_stride + col;
+        const float value = Floats(pc.y).v[at] + acc[c][row];
+        Floats(pc.y).v[at] = value;
+        Floats(pc.normed).v[at] = value * Floats(pc.norm).v[col];
+        squares += value * value;
+      }
+    }
+    squares = sum_of_lanes(squares);
+    const uint first = first_col + group * GEMV_SQUARES;
+    if (gl_SubgroupInvocationID == 0 && row < pc.rows && first < pc.n) {
+      Floats(pc.squares).v[row * n_squares(pc.y_stride) + first / GEMV_SQUARES] = squares;
+    }
+  }
+}
+
+void main() {
+  use_weight_grid(pc.grid);
+  const uint subgroup = gl_WorkGroupID.x * (workgroup_size / subgroup_size) + gl_SubgroupID;
+  const uint first_col = subgroup * kSpan;
+  if (first_col >= pc.n) return;
+
+  float gates[lane_cols][tile_rows];
+  const uint n_matrices = is_to(GEMV_GATED) ? 2 : 1;
+  [[dont_unroll]] for (uint matrix = 0; matrix < n_matrices; ++matrix) {
+    [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
+      [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+        gates[c][r] = acc[c][r];
+        acc[c][r] = 0.0;
+      }
+    }
+    add_products(matrix == 0 ? pc.weights : address_add(pc.weights, pc.ups), first_col);
+  }
+
   [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
+    const float scale = is_to(GEMV_SCALED) ? scale_of(r) : 1.0;
+    if (is_to(GEMV_ADDED)) add_row(r, first_col);
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
       const uint col = first_col + c * subgroup_size + gl_SubgroupInvocationID;
-      if (r < pc.rows && col < pc.n) y.v[r * pc.y_stride + col] = acc[c][r];
+      float y = acc[c][r] * scale;
+      if (is_to(GEMV_GATED)) y *= activation(pc.finish >> GEMV_ACTIVATION_SHIFT, gates[c][r] * scale);
+      if (r < pc.rows && col < pc.n && !is_to(GEMV_ADDED)) Floats(pc.y).v[r * pc.y_stride + col] = y;
     }
   }
 }

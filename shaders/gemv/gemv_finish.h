@@ -1,6 +1,6 @@
-// What gemv's kernels for GPUs, and what adds their partial sums, do with sums besides (gemv_finish.glsl): bits of
-// `finish`. A norm is shared out among the products around it: the one before it adds its sums to the stream,
-// multiplies that with the norm's weights and leaves squares; those behind it scale their sums.
+// What gemv's kernels, and what adds partial sums, do with sums besides (gemv_finish.glsl,
+// gemv_broadcast.comp): bits of `finish`. A norm is shared out among the products around it: the one before it adds its
+// sums to the stream, multiplies that with the norm's weights and leaves squares; those behind it scale their sums.
 #ifndef PUMICE_SHADERS_GEMV_FINISH_H
 #define PUMICE_SHADERS_GEMV_FINISH_H
 

@@ -1,5 +1,5 @@
-// Push constants of the gemv kernels. Only gemv_subgroup splits K, and gemv_broadcast only stores its sums, as does
-// gemv_subgroup of x in planes (PlanesOfX), whose x_stride is in bytes.
+// Push constants of the gemv kernels. Only gemv_subgroup splits K. Of x in planes (PlanesOfX) it only stores its sums,
+// and x_stride is in bytes.
 #ifndef PUMICE_SHADERS_GEMV_PUSH_H
 #define PUMICE_SHADERS_GEMV_PUSH_H
 
