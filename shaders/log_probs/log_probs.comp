@@ -80,13 +80,16 @@ void main() {
   if ((token & 0x80000000u) != 0) token = Uints(pc.sampled).v[token & 0x7FFFFFFFu];
   token = min(token, pc.n_vocab - 1);
 
-  find_next(lane, ~0u, 0);
-  const uint most_key = best_key[0];
-  const float most = score_of_key(most_key);
-  const float log_sum = most_key > kKeyOfMinusInfinity ? log(sum_of_exp(lane, most)) : 0.0;
+  float most = 0.0;
+  float log_sum = 0.0;
   Uvec2s results = Uvec2s(pc.results);
   for (uint i = 0; i < row.n_results; ++i) {
-    if (i > 1) find_next(lane, best_key[0], best_id[0]);
+    // One call: drivers inline each, and take long for barriers in loops. The best token is the second result.
+    if (i != 1) find_next(lane, i == 0 ? ~0u : best_key[0], i == 0 ? 0 : best_id[0]);
+    if (i == 0) {
+      most = score_of_key(best_key[0]);
+      if (best_key[0] > kKeyOfMinusInfinity) log_sum = log(sum_of_exp(lane, most));
+    }
     const uint id = i == 0 ? token : best_id[0];
     const uint key = i == 0 ? key_of(token) : best_key[0];
     const float value = (score_of_key(key) - most) - log_sum;
