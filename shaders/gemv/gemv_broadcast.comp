@@ -226,7 +226,7 @@ void main() {
 
   float gates[lane_cols][tile_rows];
   const uint n_matrices = is_to(GEMV_GATED) ? 2 : 1;
-  [[dont_unroll]] for (uint matrix = 0; matrix < n_matrices; ++matrix) {
+  for (uint matrix = 0; matrix < n_matrices; ++matrix) {
     [[unroll]] for (uint c = 0; c < lane_cols; ++c) {
       [[unroll]] for (uint r = 0; r < tile_rows; ++r) {
         gates[c][r] = acc[c][r];
