@@ -236,6 +236,7 @@ Result<const Pipeline*> PipelineLibrary::declare(const PipelineRequest& request)
   pipeline.push_bytes_ = request.push_bytes;
   pipeline.subgroup_size_ = request.subgroup_size;
   pipeline.full_subgroups_ = request.full_subgroups;
+  pipeline.seldom_ = request.seldom;
   pipeline.layout_ = layout;
   return &pipeline;
 }
@@ -312,8 +313,8 @@ Result<VkPipeline> PipelineLibrary::compile_one(const Pipeline& pipeline,
 }
 
 bool PipelineLibrary::is_ready_locked(const Pipeline& pipeline) const {
-  return pipeline.handle_ &&
-         (pipeline.dispatched_ || !device_->plan().quirks.compiles_at_first_dispatch);
+  return pipeline.handle_ && (pipeline.dispatched_ || pipeline.seldom_ ||
+                              !device_->plan().quirks.compiles_at_first_dispatch);
 }
 
 PipelineLibrary::Readiness PipelineLibrary::readiness() const {
@@ -343,7 +344,8 @@ Result<PipelineLibrary::Readiness> PipelineLibrary::compile_for(double budget_s,
     for (Pipeline& pipeline : pipelines_) {
       if (is_pending_locked(pipeline)) pending.push_back(&pipeline);
       const bool is_rejected = rejected_.contains(pipeline.module_.name);
-      if (!is_rejected && !is_ready_locked(pipeline)) to_dispatch.push_back(&pipeline);
+      if (!is_rejected && !pipeline.seldom_ && !is_ready_locked(pipeline))
+        to_dispatch.push_back(&pipeline);
     }
     capture_statistics = capture_statistics_;
   }
@@ -374,7 +376,7 @@ Result<PipelineLibrary::Readiness> PipelineLibrary::compile_for(double budget_s,
       ++compiled_count_;
     }
     if (progress) progress(++done, total);
-    if (!ahead) return {};
+    if (!ahead || pending[i]->seldom_) return {};
     const std::lock_guard lock(begun_mutex);
     begun.reserve(begun.size() + 1);
     PUMICE_TRY(FirstDispatch dispatch, begin_dispatch(*pending[i]));

@@ -57,6 +57,7 @@ class Pipeline {
   uint32_t push_bytes_ = 0;
   uint32_t subgroup_size_ = 0;
   bool full_subgroups_ = false;
+  bool seldom_ = false;
   VkPipeline handle_ = VK_NULL_HANDLE;
   VkPipelineLayout layout_ = VK_NULL_HANDLE;
   bool dispatched_ = false;  // with the quirk compiles_at_first_dispatch: it was, so it is compiled
@@ -70,6 +71,8 @@ struct PipelineRequest {
   uint32_t push_bytes = 0;
   uint32_t subgroup_size = 0;   ///< the plan's, or another where one can be required; 0: any
   bool full_subgroups = false;  ///< require full ones; workgroups are multiples of subgroup_size
+  /// Few processes record it: what a driver compiles at the first dispatch is left to that one.
+  bool seldom = false;
 };
 
 /// What a driver's compiler says of a pipeline, in its own words ("VGPRs", "Spilled VGPRs", …).
@@ -154,7 +157,8 @@ class PipelineLibrary {
   using Progress = std::function<void(size_t done, size_t total)>;
 
   /// Compile everything declared and not compiled, on up to one thread per core, and let drivers
-  /// that compile at the first dispatch do so (one empty dispatch per pipeline). Waits for a
+  /// that compile at the first dispatch do so (one empty dispatch per pipeline that is not
+  /// `seldom`). Waits for a
   /// compile that another thread has begun. `progress` may be called from any thread and must not
   /// compile or save. Errors: those of the device; kDoesNotFit or kInternal when `progress` throws.
   /// What was compiled before an error stays so.

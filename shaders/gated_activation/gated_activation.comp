@@ -24,7 +24,7 @@ void main() {
       Vec4s(pc.y).v[out_first / 4] = y;
     }
     // Products of few rows may want it, which costs another pass less here.
-    if (pc.to_planes != 0) store_planes(pc.planes, out_first / 32, y, col < pc.n);
+    if (makes_planes != 0 && pc.to_planes != 0) store_planes(pc.planes, out_first / 32, y, col < pc.n);
   } else if (col < pc.n) {
     for (uint i = 0; i < min(4u, pc.n - col); ++i) {
       const float g = Floats(pc.gate_up).v[gate + i];

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "shaders/common/row_shares.hpp"
+#include "shaders/common/tuning.hpp"
 #include "shaders/gated_activation/gated_activation.h"
 #include "shaders/quantize_x/quantize_x.hpp"
 #include "shaders/spirv.hpp"
@@ -24,19 +25,31 @@ constexpr uint32_t kFlops[] = {4, 5, 9, 4, 2};
 }  // namespace
 
 Result<GatedActivation> GatedActivation::plan(vk::PipelineLibrary& pipelines, Kind kind) {
-  const GatedActivationSpec spec{.kind = static_cast<uint32_t>(kind)};
+  const vk::TuningRow& row = take_row(pipelines, "gated_activation", {});
+  return plan(pipelines, kind, row.choice == "planes" ? Variant::kPlanes : Variant::kPlain);
+}
+
+Result<GatedActivation> GatedActivation::plan(vk::PipelineLibrary& pipelines, Kind kind,
+                                              Variant variant) {
+  const GatedActivationSpec spec{.kind = static_cast<uint32_t>(kind),
+                                 .makes_planes = variant == Variant::kPlanes};
   GatedActivation op;
   op.kind_ = kind;
+  op.variant_ = variant;
   op.columns_per_workgroup_ = 4 * spec.workgroup_size;
   PUMICE_TRY(op.pipeline_,
              declare_kernel<GatedActivationPush>(pipelines, "gated_activation", spec));
   return op;
 }
 
+bool GatedActivation::makes_planes(uint32_t n) const {
+  return variant_ == Variant::kPlanes && n % PlanesOfX::kBlockCols == 0;
+}
+
 void GatedActivation::record(vk::Recorder& recorder, const Args& args) const {
   const uint64_t n = args.n;
   const uint32_t workgroups = (args.n + columns_per_workgroup_ - 1) / columns_per_workgroup_;
-  PUMICE_CHECK(args.planes.empty() || n % PlanesOfX::kBlockCols == 0, "planes of whole blocks");
+  PUMICE_CHECK(args.planes.empty() || makes_planes(args.n), "this kernel writes no planes");
   const auto planes_bytes = [&](uint64_t rows) {
     return args.planes.empty() ? 0 : PlanesOfX::size_bytes(rows, args.n);
   };

@@ -20,16 +20,27 @@ class GatedActivation {
     vk::BufferRange y;  ///< float [rows][n]; 16-byte aligned
     uint32_t rows = 0;  ///< at most 65535; rows * 2n below 2^32
     uint32_t n = 0;
-    /// PlanesOfX [rows]: y once more, of n that is a multiple of 32; empty: not.
+    /// PlanesOfX [rows]: y once more, where `makes_planes`; empty: not.
     vk::BufferRange planes = {};
   };
 
+  enum class Variant {
+    kPlain,
+    kPlanes,  ///< can write planes
+  };
+
+  /// The variant as the device is tuned (gated_activation.tune).
   static Result<GatedActivation> plan(vk::PipelineLibrary& pipelines, Kind kind);
+  static Result<GatedActivation> plan(vk::PipelineLibrary& pipelines, Kind kind, Variant variant);
+
+  /// Whether it can write planes of rows of `n`.
+  bool makes_planes(uint32_t n) const;
 
   void record(vk::Recorder& recorder, const Args& args) const;
 
  private:
   Kind kind_ = Kind::kSilu;
+  Variant variant_ = Variant::kPlain;
   const vk::Pipeline* pipeline_ = nullptr;
   uint32_t columns_per_workgroup_ = 0;
 };

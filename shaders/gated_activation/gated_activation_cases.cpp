@@ -56,7 +56,8 @@ Result<PreparedOp> prepare_planes(OpBed& bed, uint32_t rows, uint32_t n) {
   GatedActivation::Args args{.rows = rows, .n = n};
   PUMICE_TRY(args.gate_up, bed.input(gate_up));
   PUMICE_TRY(args.y, bed.output(uint64_t{rows} * n * 4));
-  PUMICE_TRY(const GatedActivation op, GatedActivation::plan(bed.pipelines(), kKind));
+  PUMICE_TRY(const GatedActivation op,
+             GatedActivation::plan(bed.pipelines(), kKind, GatedActivation::Variant::kPlanes));
   PUMICE_TRY(const PlanesProbe probe, PlanesProbe::make(bed, rows, n));
   args.planes = probe.planes;
   Expectation y{.name = "y", .output = args.y};

@@ -8,7 +8,11 @@ static_assert(sizeof(LogProbs::Entry) == 8 && sizeof(LogProbsRow) == 8, "GLSL st
 
 Result<LogProbs> LogProbs::plan(vk::PipelineLibrary& pipelines) {
   LogProbs op;
-  PUMICE_TRY(op.pipeline_, declare_kernel<LogProbsPush>(pipelines, "log_probs", LogProbsSpec{}));
+  PUMICE_TRY(const vk::ShaderModule module, find_spirv("log_probs"));
+  PUMICE_TRY(op.pipeline_, pipelines.declare({.module = module,
+                                              .constants = vk::constants_of(LogProbsSpec{}),
+                                              .push_bytes = sizeof(LogProbsPush),
+                                              .seldom = true}));
   return op;
 }
 

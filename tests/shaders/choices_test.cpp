@@ -22,6 +22,7 @@
 #include "shaders/experts/experts.hpp"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/flash_attention/matrix_tuning.hpp"
+#include "shaders/gated_activation/gated_activation.hpp"
 #include "shaders/gemm/gemm_variants.hpp"
 #include "shaders/gemv/gemv.hpp"
 #include "shaders/head_linear/head_linear.hpp"
@@ -299,6 +300,11 @@ void note_small_ops(Choices& choices, const std::shared_ptr<vk::Device>& device)
   };
   choices["rms_norm"] = declared_by(device, {}, rms_norm);
   choices["rms_norm without wide"] = declared_by(device, {"rms_norm.wide"}, rms_norm);
+  choices["gated_activation"] =
+      declared_by(device, {}, [](vk::PipelineLibrary& pipelines) -> Status {
+        PUMICE_TRY_STATUS(ops::GatedActivation::plan(pipelines, ActivationKind::kSilu));
+        return {};
+      });
   choices["layer_norm"] = declared_by(device, {}, [](vk::PipelineLibrary& pipelines) -> Status {
     PUMICE_TRY_STATUS(ops::LayerNorm::plan(pipelines));
     return {};

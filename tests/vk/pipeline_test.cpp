@@ -77,6 +77,25 @@ TEST_F(Pipelines, CompileInPiecesOneAtLeastACall) {
   EXPECT_EQ(library_->compile_for(10)->total, 0u);
 }
 
+TEST_F(Pipelines, WhatIsSeldomUsedIsNotDispatchedAhead) {
+  const vk::Pipeline* const seldom = *library_->declare(
+      {.module = {"nothing", kNothing}, .label = "nothing.seldom", .seldom = true});
+  declare(0);
+  const size_t dispatches = device_->plan().quirks.compiles_at_first_dispatch ? 1 : 0;
+  size_t n_told = 0;
+  ASSERT_TRUE(library_->compile([&](size_t, size_t) { ++n_told; }).ok());
+  EXPECT_EQ(n_told, 2 + dispatches);
+  EXPECT_NE(seldom->handle(), VK_NULL_HANDLE);
+  EXPECT_TRUE(library_->readiness().complete());
+  vk::Recorder recorder(device_);
+  recorder.dispatch_bytes(*seldom, {}, vk::Grid{1, 1, 1}, {}, {}, {});
+  const auto work = recorder.finish();
+  ASSERT_TRUE(work.ok());
+  const auto value = vk::submit(*device_, *work);
+  ASSERT_TRUE(value.ok());
+  EXPECT_TRUE(device_->wait(*value).ok());
+}
+
 // ThreadSanitizer (the matrix's row tsan) sees here what a lock does not cover. Between two calls
 // of one kind in a thread there is no other lock, which would order them by chance.
 TEST_F(Pipelines, EachCallLocksByItself) {

@@ -28,8 +28,7 @@ class BoundGated final : public CallOfOp<call::Gated, ops::GatedActivation> {
   using CallOfOp::CallOfOp;
 
   std::optional<RowsOfView> makes_planes(const SharedByCalls&) const override {
-    return c.n % ops::PlanesOfX::kBlockCols == 0 ? std::optional(RowsOfView{c.y, c.n})
-                                                 : std::nullopt;
+    return op.makes_planes(c.n) ? std::optional(RowsOfView{c.y, c.n}) : std::nullopt;
   }
 
   void record(const StepContext& step) const override {
