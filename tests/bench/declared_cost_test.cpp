@@ -35,14 +35,18 @@ class DeclaredCost : public pumice::test::EngineTest {
                                          .n_ff = 512,
                                          .n_vocab = 512};
 
-  /// What every step of one request declares.
+  /// What every step of one request declares, each part by dispatches of its own.
   std::vector<Declared> steps_of(const SyntheticModel& synthetic, uint32_t n_prompt,
                                  uint32_t n_new) {
     const pumice::test::TemporaryFile file(std::filesystem::temp_directory_path() /
                                            fmt::format("pumice-declared-{}.gguf", getpid()));
     EXPECT_TRUE(write_synthetic_model(synthetic, file.path()).ok());
     const auto model = load(file.path());
+    FusionRules parts_apart;
+    parts_apart.set(FusionRule::kNorm, false);
+    parts_apart.set(FusionRule::kActivation, false);
     const auto engine = make_engine(model, {.math = ops::Math::kF32,
+                                            .fusion = parts_apart,
                                             .context_tokens = 512,
                                             .token_budget = 64,
                                             .chunk_tokens = 64,
