@@ -128,8 +128,9 @@ Tuned tuned_subgroup(const TuningTarget& target, std::string_view table, const W
           .n_slices = spec.workgroup_size / kSliceLanes};
 }
 
-uint32_t tuned_finish_rows(const TuningTarget& target, const WeightType& type) {
-  const auto facts = vk::TuningFacts().set("type", tuning_word(type));
+uint32_t tuned_finish_rows(const TuningTarget& target, const WeightType& type, GemvKernel kernel) {
+  const auto facts =
+      vk::TuningFacts().set("type", tuning_word(type)).set("kernel", gemv_kernel_name(kernel));
   return take_row(target, "gemv_finish", facts).number("rows");
 }
 
@@ -356,7 +357,7 @@ Result<Gemv> Gemv::plan(vk::PipelineLibrary& pipelines, const WeightType& type, 
   op.kernel_ = kernel;
   op.splits_ = gemv_splits(pipelines, kernel, type);
   if (kernel != GemvKernel::kPlanes) {
-    op.finish_rows_ = finish_rows ? *finish_rows : tuned_finish_rows(pipelines, type);
+    op.finish_rows_ = finish_rows ? *finish_rows : tuned_finish_rows(pipelines, type, kernel);
   }
   for (size_t i = 0; i < kTileRows.size(); ++i) {
     const bool finishes = kTileRows[i] <= op.finish_rows_;
