@@ -37,7 +37,7 @@ void find_next(uint lane, uint last_key, uint last_id) {
   best_key[lane] = key;
   best_id[lane] = id;
   barrier();
-  for (uint width = workgroup_size / 2; width > 0; width /= 2) {
+  [[dont_unroll]] for (uint width = workgroup_size / 2; width > 0; width /= 2) {
     if (lane < width) {
       const uint other = lane + width;
       if (best_key[other] > best_key[lane] ||
@@ -64,7 +64,7 @@ float sum_of_exp(uint lane, float most) {
   }
   sums[lane] = sum;
   barrier();
-  for (uint width = workgroup_size / 2; width > 0; width /= 2) {
+  [[dont_unroll]] for (uint width = workgroup_size / 2; width > 0; width /= 2) {
     if (lane < width) sums[lane] += sums[lane + width];
     barrier();
   }

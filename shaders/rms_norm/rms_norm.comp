@@ -30,7 +30,7 @@ void main() {
   partial[lane] = sum;
   barrier();
   // A tree in shared memory rather than subgroup arithmetic: one path for every subgroup size.
-  for (uint width = workgroup_size / 2; width > 0; width /= 2) {
+  [[dont_unroll]] for (uint width = workgroup_size / 2; width > 0; width /= 2) {
     if (lane < width) partial[lane] += partial[lane + width];
     barrier();
   }

@@ -71,7 +71,7 @@ uvec2 scale_ceil(uint fraction, uvec2 total) {
 
 /// The first word of Philox4x32-10.
 uint philox(uvec4 counter, uvec2 key) {
-  for (int round = 0; round < 10; ++round) {
+  [[dont_unroll]] for (int round = 0; round < 10; ++round) {
     const uvec2 even = multiply64(0xD2511F53u, counter.x);
     const uvec2 odd = multiply64(0xCD9E8D57u, counter.z);
     counter = uvec4(odd.y ^ counter.y ^ key.x, odd.x, even.y ^ counter.w ^ key.y, even.x);

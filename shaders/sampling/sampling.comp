@@ -13,6 +13,9 @@
 // complemented key, or the id) up to which the tokens still kept have at least a target mass. The
 // search reads all tokens once per 8 bits of the code and histograms their mass by the next 8 bits,
 // in integers, so neither the order of the additions nor that of the tokens matters.
+//
+// Loops of few rounds say that they are not unrolled: drivers would, and CPU drivers take over twice as long to
+// compile the kernel then.
 
 layout(buffer_reference, std430, buffer_reference_align = 8) readonly buffer SamplingRows {
   SamplingRow v[];
@@ -73,42 +76,34 @@ uint n_quads() {
   return (before + n - 1) / 4 - before / 4 + 1;
 }
 
-/// The logits of tokens, or their keys if `adjusted`.
+/// The logits of tokens, or their keys if `adjusted`: one load for both, as CPU drivers take long to compile each.
 uvec4 token_bits(uint quad) {
   quad += (first + begin) / 4;
-  return adjusted ? KeyQuads(pc.scratch).v[quad] : Uvec4s(pc.logits).v[quad];
+  return greedy_only ? Uvec4s(pc.logits).v[quad] : KeyQuads(adjusted ? pc.scratch : pc.logits).v[quad];
 }
 
-/// Tokens outside of the source have the least key of all, that of a masked one.
-uvec4 token_keys(uint quad, uvec4 bits, out uvec4 ids) {
-  ids = ((first + begin) / 4 + quad) * 4 - first + uvec4(0, 1, 2, 3);
-  uvec4 keys;
-  [[unroll]] for (uint c = 0; c < 4; ++c) {
-    const uint key = adjusted ? bits[c] : score_key(canonical_bits(bits[c]));
-    keys[c] = ids[c] - begin < n ? key : kKeyOfMasked;
-  }
-  return keys;
+/// Of a quad whose first token is `id`. Tokens outside of the source have the least key of all, that of a masked one.
+uint token_key(uint bits, uint id) {
+  const uint key = adjusted ? bits : score_key(canonical_bits(bits));
+  return id - begin < n ? key : kKeyOfMasked;
 }
 
-uvec4 load_keys(uint quad, out uvec4 ids) {
-  if (source == kTokens) return token_keys(quad, token_bits(quad), ids);
-  uvec4 keys = uvec4(kKeyOfMasked);
-  [[unroll]] for (uint c = 0; c < 4; ++c) {
-    const uint i = quad * 4 + c;
-    if (i >= n) continue;
-    if (part != kChoice || source == kListed) {
-      keys[c] = list_key[i];
-      ids[c] = list_id[i];
-    } else {
-      const uint at = left_index(i / row.top_k, 1 + i % row.top_k);
-      keys[c] = Keys(pc.scratch).v[at];
-      ids[c] = Keys(pc.scratch).v[at + 1];
-    }
-  }
-  return keys;
-}
+uint first_id(uint quad) { return ((first + begin) / 4 + quad) * 4 - first; }
 
 uint component(uvec4 v, uint c) { return c < 2 ? (c == 0 ? v.x : v.y) : (c == 2 ? v.z : v.w); }
+
+/// (key, id) of what is at `c` in a quad of the source, whose bits are needed for tokens only.
+uvec2 token_at(uint quad, uint c, uvec4 bits) {
+  if (source == kTokens) {
+    const uint id = first_id(quad) + c;
+    return uvec2(token_key(component(bits, c), id), id);
+  }
+  const uint i = quad * 4 + c;
+  if (i >= n) return uvec2(kKeyOfMasked, 0);
+  if (part != kChoice || source == kListed) return uvec2(list_key[i], list_id[i]);
+  const uint at = left_index(i / row.top_k, 1 + i % row.top_k);
+  return uvec2(Keys(pc.scratch).v[at], Keys(pc.scratch).v[at + 1]);
+}
 
 uint adjusted_key(uint id, float bias) {
   if (row.mask != uvec2(0) && (Uints(row.mask).v[id / 32] >> (id % 32) & 1u) == 0) {
@@ -116,8 +111,7 @@ uint adjusted_key(uint id, float bias) {
   }
   precise float score = canonical_bits(Uints(pc.logits).v[first + id]);
   score = canonical(score + bias);
-  uint count = 0;
-  if (row.counts != uvec2(0)) count = counts_change ? Keys(row.counts).v[id] : Uints(row.counts).v[id];
+  const uint count = row.counts != uvec2(0) ? Keys(row.counts).v[id] : 0;
   if (count != 0) {
     score = canonical(score * (score > 0.0 ? row.inverse_repeat : row.repeat));
     const uint in_output = min(count & 0x7FFFFFFFu, 1u << 24);
@@ -132,7 +126,7 @@ uint adjusted_key(uint id, float bias) {
 
 /// Keys of all tokens of the source to scratch; then again of those that have a bias.
 void write_adjusted_keys(uint lane) {
-  for (uint pass = 0; pass < 2; ++pass) {
+  [[dont_unroll]] for (uint pass = 0; pass < 2; ++pass) {
     const uint n_entries = pass == 0 ? n : row.n_bias;
     for (uint i = lane; i < n_entries; i += workgroup_size) {
       const uvec2 entry = pass == 0 ? uvec2(begin + i, 0) : Uvec2s(row.bias).v[i];
@@ -165,12 +159,12 @@ void find_best(uint lane, uint n_left) {
       bits[j] = token_bits(min(base + j * workgroup_size, end - 1));
     }
     [[unroll]] for (uint j = 0; j < flight; ++j) {
-      uvec4 ids;
-      const uvec4 keys = token_keys(min(base + j * workgroup_size, end - 1), bits[j], ids);
+      const uint first_of_quad = first_id(min(base + j * workgroup_size, end - 1));
       [[unroll]] for (uint c = 0; c < 4; ++c) {
-        if (keys[c] > key) {
-          key = keys[c];
-          id = ids[c];
+        const uint other = token_key(bits[j][c], first_of_quad + c);
+        if (other > key) {
+          key = other;
+          id = first_of_quad + c;
         }
       }
     }
@@ -178,7 +172,7 @@ void find_best(uint lane, uint n_left) {
   best_key[lane] = key;
   best_id[lane] = id;
   barrier();
-  for (uint width = workgroup_size / 2; width > 0; width /= 2) {
+  [[dont_unroll]] for (uint width = workgroup_size / 2; width > 0; width /= 2) {
     if (lane < width) {
       const uint other = lane + width;
       if (best_key[other] > best_key[lane] ||
@@ -230,11 +224,11 @@ uint draw(uint lane) {
       barrier();
       const uint end = n_quads();
       for (uint quad = lane; quad < end; quad += workgroup_size) {
-        uvec4 ids;
-        const uvec4 keys = load_keys(quad, ids);
-        for (uint c = 0; c < 4; ++c) {
-          const uint key = component(keys, c);
-          const uint id = component(ids, c);
+        const uvec4 bits = source == kTokens ? token_bits(quad) : uvec4(0);
+        [[dont_unroll]] for (uint c = 0; c < 4; ++c) {
+          const uvec2 token = token_at(quad, c, bits);
+          const uint key = token.x;
+          const uint id = token.y;
           if (key < last_key || (key == last_key && id > last_id)) continue;
           if (listing) {
             const uint place = atomicAdd(list_size, 1);
@@ -260,7 +254,7 @@ uint draw(uint lane) {
       }
       for (uint group = lane; group < kBins / kGroup; group += workgroup_size) {
         uvec2 sum = uvec2(0);
-        for (uint bin = group * kGroup; bin < (group + 1) * kGroup; ++bin) {
+        [[dont_unroll]] for (uint bin = group * kGroup; bin < (group + 1) * kGroup; ++bin) {
           sum = add64(sum, uvec2(mass_low[bin], mass_high[bin]));
         }
         group_mass[group] = sum;
@@ -269,7 +263,7 @@ uint draw(uint lane) {
 
       if (shift == top_shift && !among_ties) {
         uvec2 total = uvec2(0);
-        for (uint group = 0; group < kBins / kGroup; ++group) total = add64(total, group_mass[group]);
+        [[dont_unroll]] for (uint group = 0; group < kBins / kGroup; ++group) total = add64(total, group_mass[group]);
         if (stage == kStageTopK) {
           target = uvec2(row.top_k, 0);
           reached = !less64(total, target);
@@ -378,19 +372,21 @@ void tell(uint id) {
 
 void main() {
   const uint lane = gl_LocalInvocationIndex;
-  uint index = part == kSlice ? gl_WorkGroupID.y : gl_WorkGroupID.x;
-  row = SamplingRows(pc.rows).v[index];
-  if (row.skip != 0) return;
-  const uint last = index + (!greedy_only ? row.n_followers : 0);
-  counts_change = last > index;
-  if (part == kSlice && counts_change) return;
-  while (true) {
+  const uint leader = part == kSlice ? gl_WorkGroupID.y : gl_WorkGroupID.x;
+  uint last = leader;
+  for (uint index = leader; index <= last; ++index) {
+    row = SamplingRows(pc.rows).v[index];
+    if (index == leader) {
+      if (row.skip != 0) return;
+      if (!greedy_only) last += row.n_followers;
+      counts_change = last > leader;
+      if (part == kSlice && counts_change) return;
+    }
     const uint id = choose(lane, index);
     if (part == kSlice) return;
     if (lane == 0) tell(id);
-    if (index == last || id != row.drafted) return;
+    if (id != row.drafted) return;
     memoryBarrierBuffer();
     barrier();
-    row = SamplingRows(pc.rows).v[++index];
   }
 }
