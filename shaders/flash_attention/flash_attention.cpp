@@ -369,7 +369,8 @@ Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, cons
   PUMICE_TRY(op.row_, declare(pipelines, shape, row_tuning, true));
   op.most_carrying_ = take_row(pipelines, "attention_carried").number("workgroups");
   PUMICE_TRY(op.reduce_, declare_reduce(pipelines, shape, tuning));
-  if (row_tuning.path == Path::kSubgroup) {
+  if (row_tuning.path == Path::kSubgroup ||
+      (row_tuning.path == Path::kMatrix && !row_tuning.matrix_rows)) {
     const uint32_t wanted = take_row(pipelines, "attention_splits").number("busy_workgroups");
     op.row_splits_ =
         std::clamp(wanted / op.grid_of(op.row_, 1)[1], 1u, AttentionPlanOptions::kMostRowSplits);
@@ -387,7 +388,9 @@ Result<FlashAttention> FlashAttention::plan(vk::PipelineLibrary& pipelines, cons
   // With kF32 single rows are computed as tiles are, so that no bit depends on how a text is cut.
   if (math == Math::kF32) return plan(pipelines, shape, tuned(pipelines));
   const Tuning in_fp32 = tuned(pipelines);
-  const Tuning rows = subgroup_attention_tuning(pipelines, shape).value_or(in_fp32);
+  const Tuning rows = row_attention_tuning(pipelines, shape, [&] {
+                        return tuning_on_matrices(pipelines, shape);
+                      }).value_or(in_fp32);
   if (!wants_matrices(pipelines, math)) return plan(pipelines, shape, in_fp32, rows);
   const Result<Tuning> tuning = tuning_on_matrices(pipelines, shape);
   if (tuning.ok()) return plan(pipelines, shape, *tuning, rows);

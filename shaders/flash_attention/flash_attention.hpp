@@ -64,8 +64,9 @@ class FlashAttention {
     vk::MatrixShape matrix = {};
     /// Each subgroup has rows of its own, else the columns of all (flash_attention_matrix_rows.comp).
     bool own_rows = false;
-    /// Single rows go through this kernel too, which makes a row's bits the same in tiles and
-    /// alone. Else they are computed in fp32, as the device is tuned without matrices.
+    /// Single rows go through this kernel as tiles do, which makes a row's bits the same in tiles
+    /// and alone. Else they are computed in fp32, as the device is tuned without matrices, or, of a
+    /// tuning of single rows, spread over more workgroups than tiles are.
     bool matrix_rows = false;
     // Of kSubgroup only. max_tile_rows is that of lanes which have 8 columns of y.
     uint32_t subgroup_size = 0;
@@ -129,7 +130,8 @@ class FlashAttention {
   /// "attention_reduce". Errors: kInvalidArgument for a shape or tuning out of range.
   static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                      const Tuning& tuning);
-  /// The same; single rows as `row_tuning` says, which alone may be of kSubgroup.
+  /// The same; single rows as `row_tuning` says, which alone may be of kSubgroup. With that, and of
+  /// kMatrix without `matrix_rows`, they are spread over more workgroups (row_splits).
   static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape,
                                      const Tuning& tuning, const Tuning& row_tuning);
 
@@ -138,8 +140,8 @@ class FlashAttention {
   static bool takes_matrices(const vk::PipelineLibrary& pipelines, const Shape& shape, Math math);
 
   /// The same as `math` allows: on matrix cores, but never with kF32. Where the device has none, or
-  /// none that take the shape, attention is fp32, and the log says why. Single rows are fp32, by
-  /// attention_row of flash_attention.tune; with kF32 they have the bits that they have in tiles.
+  /// none that take the shape, attention is fp32, and the log says why. Single rows are computed as
+  /// attention_row of flash_attention.tune says; with kF32 they have the bits that they have in tiles.
   static Result<FlashAttention> plan(vk::PipelineLibrary& pipelines, const Shape& shape, Math math);
 
   /// Tokens one tile item may have; row items have one.

@@ -20,6 +20,7 @@ struct Case {
   float q_scale = 1.0f;
   std::optional<FlashAttention::Path> path = {};  // else the one the device is tuned to
   bool matrix_rows = false;
+  bool spread_rows = false;  ///< rows of matrices have splits of their own
   bool shared_q = false;     ///< of single rows by subgroups
   bool own_rows = false;     ///< on matrix cores, each subgroup has its own
   bool wide_reduce = false;  ///< partials are merged as on a GPU, else as the device is tuned
@@ -78,7 +79,7 @@ Result<PreparedOp> prepare(OpBed& bed, const Case& test) {
     tuning.reduce_flight = 8;
   }
   FlashAttention::Tuning row_tuning = tuning;
-  if (test.path == FlashAttention::Path::kMatrix && !test.matrix_rows) {
+  if (test.path == FlashAttention::Path::kMatrix && !test.matrix_rows && !test.spread_rows) {
     row_tuning = FlashAttention::tuned(bed.pipelines());
   }
   if (test.path == FlashAttention::Path::kSubgroup) {
@@ -214,7 +215,8 @@ std::string name_of(const Case& test) {
          (test.y_padding > 0 ? " strided" : "") +
          (test.path ? std::string(" ") + path_name(*test.path) : "") +
          (test.shared_q ? " shared q" : "") + (test.own_rows ? " own" : "") +
-         (test.matrix_rows ? " rows" : "") + (test.wide_reduce ? " wide reduce" : "");
+         (test.matrix_rows ? " rows" : "") + (test.spread_rows ? " spread rows" : "") +
+         (test.wide_reduce ? " wide reduce" : "");
 }
 
 }  // namespace
@@ -354,6 +356,7 @@ std::vector<OpCase> flash_attention_cases() {
        .split_tokens = 16,
        .max_split_rows = 40,
        .matrix_rows = true},
+      {.shape = {8, 2, 64, kF16}, .chunks = rows, .split_tokens = 256, .spread_rows = true},
   };
   // The same where each subgroup has rows of its own.
   const Case on_own_rows[] = {
@@ -367,6 +370,7 @@ std::vector<OpCase> flash_attention_cases() {
       {.shape = {8, 2, 128, kF16, 100, 0, true}, .chunks = straddling, .split_tokens = 64},
       {.shape = {8, 2, 128, kQ8_0}, .chunks = {{63, 1}, {0, 40}, {300, 5}}, .q_scale = 30.0f},
       {.shape = {24, 1, 32, kF16}, .chunks = {{100, 1}, {0, 5}}, .matrix_rows = true},
+      {.shape = {8, 2, 64, kF16}, .chunks = rows, .split_tokens = 256, .spread_rows = true},
       {.shape = {2, 2, 8, kF16, 1}, .chunks = ragged, .matrix_rows = true},
       {.shape = {6, 2, 24, kF32, 0, 5.0f}, .chunks = ragged, .q_scale = 30.0f},
       {.shape = {6, 2, 96, {kQ8_0, kQ4_0}}, .chunks = ragged, .matrix_rows = true},

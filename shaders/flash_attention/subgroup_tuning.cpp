@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "shaders/common/kv_layout.hpp"
+#include "shaders/flash_attention/matrix_tuning.hpp"
 #include "shaders/spirv.hpp"
 
 namespace pumice::ops {
@@ -92,9 +93,10 @@ std::string subgroup_attention_obstacle(const vk::DevicePlan& plan,
   return "";
 }
 
-std::optional<FlashAttention::Tuning> subgroup_attention_tuning(
-    const vk::PipelineLibrary& pipelines, const FlashAttention::Shape& shape) {
-  const auto tuning_of = [](const vk::TuningRow& row) {
+std::optional<FlashAttention::Tuning> row_attention_tuning(
+    const vk::PipelineLibrary& pipelines, const FlashAttention::Shape& shape,
+    const std::function<Result<FlashAttention::Tuning>()>& on_matrices) {
+  const auto by_subgroups = [](const vk::TuningRow& row) {
     return FlashAttention::Tuning{.path = FlashAttention::Path::kSubgroup,
                                   .workgroup_size = row.number("workgroup_size"),
                                   .max_tile_rows = row.number("tile_rows"),
@@ -103,21 +105,29 @@ std::optional<FlashAttention::Tuning> subgroup_attention_tuning(
                                   .unroll = row.number("unroll"),
                                   .shared_q = row.number("shared_q") != 0};
   };
-  const vk::TuningRow& taken =
-      take_row(pipelines, "attention_row",
-               vk::TuningFacts()
-                   .set("head_dim", shape.head_dim)
-                   .set("k", std::string(kv_type_name(shape.kv_type.k))),
-               [&](const vk::TuningRow& row) -> std::string {
-                 if (row.choice != "subgroup") return "";
-                 const Result<vk::ShaderModule> module = find_spirv("flash_attention.subgroup");
-                 if (!module.ok()) return "its kernel is not in this build";
-                 if (std::string obstacle = pipelines.obstacle(*module); !obstacle.empty())
-                   return obstacle;
-                 return subgroup_attention_obstacle(pipelines.device()->plan(), tuning_of(row));
-               });
-  if (taken.choice != "subgroup") return {};
-  return tuning_of(taken);
+  std::optional<FlashAttention::Tuning> tuning;
+  take_row(pipelines, "attention_row",
+           vk::TuningFacts()
+               .set("head_dim", shape.head_dim)
+               .set("k", std::string(kv_type_name(shape.kv_type.k))),
+           [&](const vk::TuningRow& row) -> std::string {
+             tuning.reset();
+             if (row.choice == "tile") return "";
+             if (row.choice == "matrix") {
+               const Result<FlashAttention::Tuning> matrix = on_matrices();
+               if (!matrix.ok()) return matrix.error().message;
+               tuning = *matrix;
+               tuning->key_tile = std::min(tuning->key_tile, row.number("key_tile"));
+               return matrix_attention_obstacle(pipelines.device()->plan(), shape, *tuning);
+             }
+             const Result<vk::ShaderModule> module = find_spirv("flash_attention.subgroup");
+             if (!module.ok()) return "its kernel is not in this build";
+             if (std::string obstacle = pipelines.obstacle(*module); !obstacle.empty())
+               return obstacle;
+             tuning = by_subgroups(row);
+             return subgroup_attention_obstacle(pipelines.device()->plan(), *tuning);
+           });
+  return tuning;
 }
 
 }  // namespace pumice::ops

@@ -2,6 +2,7 @@
 // what flash_attention_subgroup.comp needs; tested on snapshots.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -28,9 +29,10 @@ uint32_t carried_bytes_of(const FlashAttentionSpec& spec, const FlashAttentionSu
 std::string subgroup_attention_obstacle(const vk::DevicePlan& plan,
                                         const FlashAttention::Tuning& tuning);
 
-/// The best tuning of Path::kSubgroup for single rows; nothing where they are better computed as
-/// tiles are.
-std::optional<FlashAttention::Tuning> subgroup_attention_tuning(
-    const vk::PipelineLibrary& pipelines, const FlashAttention::Shape& shape);
+/// The best tuning for single rows: of Path::kSubgroup, or `on_matrices`, which is asked for if a row says so;
+/// nothing where they are better computed as tiles are in fp32.
+std::optional<FlashAttention::Tuning> row_attention_tuning(
+    const vk::PipelineLibrary& pipelines, const FlashAttention::Shape& shape,
+    const std::function<Result<FlashAttention::Tuning>()>& on_matrices);
 
 }  // namespace pumice::ops

@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "shaders/common/linear_args.hpp"
+#include "shaders/common/tuning.hpp"
 #include "shaders/flash_attention/attention_reduce.h"
 #include "shaders/flash_attention/flash_attention.hpp"
 #include "shaders/flash_attention/flash_attention_matrix.h"
+#include "shaders/flash_attention/matrix_tuning.hpp"
 #include "shaders/gemm/gemm_matrix.h"
 #include "shaders/gemv/gemv.h"
 #include "shaders/gemv/gemv.hpp"
@@ -156,6 +158,16 @@ Result<std::vector<HotKernel>> declare_hot_kernels(vk::PipelineLibrary& pipeline
     const auto [tile, row, reduce] = op.pipelines();
     hot.push_back(hot_attention(shape, "flash_attention.prefill", *tile));
     hot.push_back(hot_attention(shape, "flash_attention.decode", *row));
+    // The row behind it, if it holds here.
+    const auto rows = ops::tuning_rows(pipelines, "attention_row");
+    const auto matrix = std::ranges::find(rows, "matrix", &vk::TuningRow::choice);
+    if (matrix != rows.end() && op.tile_math() == ops::Math::kF16) {
+      PUMICE_TRY(const auto tiles, ops::matrix_attention_tuning(pipelines, shape));
+      auto single = tiles;
+      single.key_tile = std::min(single.key_tile, (*matrix)->number("key_tile"));
+      PUMICE_TRY(const auto raced, ops::FlashAttention::plan(pipelines, shape, tiles, single));
+      hot.push_back(hot_attention(shape, "flash_attention.decode_matrix", *raced.pipelines()[1]));
+    }
     if (shape.kv_type.quantised()) continue;  // the same pipeline again
     hot.push_back({.pipeline = reduce,
                    .kernel = "attention_reduce",

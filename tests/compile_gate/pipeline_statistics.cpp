@@ -171,8 +171,12 @@ Status check_complete(const vk::PipelineLibrary& pipelines) {
     if (of_subgroups && !ops::gemv_kernel_supported(plan, ops::GemvKernel::kSubgroup)) {
       continue;
     }
+    const auto no_matrices = [] {
+      return Result<ops::FlashAttention::Tuning>(
+          make_error(ErrorCode::kInvalidArgument, "not asked for"));
+    };
     if (module.name == "flash_attention.subgroup" &&
-        !ops::subgroup_attention_tuning(pipelines, {.head_dim = 128})) {
+        !ops::row_attention_tuning(pipelines, {.head_dim = 128}, no_matrices)) {
       continue;
     }
     if (pipelines.obstacle(module).empty()) {

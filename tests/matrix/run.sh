@@ -165,7 +165,7 @@ run_row() {
       test_on lavapipe-26 matrix-cores -R '^(test_(variants|invariance|reuse|windows|engine)|spirv_val)$'
       # Of these, what is done with the matrices; the rest is other rows'.
       GTEST_FILTER="*matrix*:*OnMatrixCores*:*ActivationsOf8Bits*:*InF16*-$rare_pairs$rare_sizes" \
-        test_on lavapipe-26 matrix-cores -R '^test_(ops(_2)?|reference)$' ;;
+        test_on lavapipe-26 matrix-cores -R '^test_(ops(_2)?|reference|few_rows)$' ;;
     compile | compile-more)
       tests/matrix/build_all_shaders.sh pipeline_statistics
       local platforms=() hot_loops=0
