@@ -52,12 +52,20 @@ class Reference : public test::EngineTest, public ::testing::WithParamInterface<
                variants, [](const ops::GemmVariant& variant) { return variant.obstacle.empty(); });
   }
 
+  double f16_math_bound() const {
+    const bool by_name = std::string_view(GetParam()) == "families/gemma4" ||
+                         product_math(model_->program, ops::Math::kAuto) == ops::Math::kF32;
+    return by_name ? kF16MathBoundByName : kF16MathBound;
+  }
+
   /// Logits of the short prompt with F32 KV; `variants` gets the kernels that were dispatched.
-  std::vector<float> logits_in(ops::Math math, std::set<std::string>& variants) {
+  std::vector<float> logits_in(ops::Math math, std::set<std::string>& variants,
+                               uint32_t chunk_tokens = EngineOptions().chunk_tokens) {
     const auto tokens = json_.at("tokens").get<std::vector<TokenId>>();
     const auto engine = make_engine(model_, {.kv_type = KvType::kF32,
                                              .math = math,
                                              .context_tokens = static_cast<uint32_t>(tokens.size()),
+                                             .chunk_tokens = chunk_tokens,
                                              .prompt_logits = true,
                                              .greedy_only = true});
     if (!engine) return {};
@@ -186,9 +194,7 @@ TEST_P(Reference, LogitsAgreeWithF16InputsOnMatrixCores) {
   const auto expected = test::read_floats(stem_.string() + ".f32");
   std::set<std::string> used;
   const double error = test::nmse(logits_in(ops::Math::kF16, used), expected);
-  const bool by_name = std::string_view(GetParam()) == "families/gemma4" ||
-                       product_math(model_->program, ops::Math::kAuto) == ops::Math::kF32;
-  EXPECT_LE(error, by_name ? kF16MathBoundByName : kF16MathBound);
+  EXPECT_LE(error, f16_math_bound());
   RecordProperty("nmse_f16", fmt::format("{:.2e}", error));
   EXPECT_GT(count_gemm(used, ".matrix"), 0u);
   EXPECT_EQ(count_gemm(used, ".matrix"), count_gemm(used, ""));
@@ -196,6 +202,27 @@ TEST_P(Reference, LogitsAgreeWithF16InputsOnMatrixCores) {
   const bool latents = model_->program.state_groups[0].latent_dim != 0;
   EXPECT_TRUE(used.contains(latents ? "flash_attention.tile.f16.matrix"
                                     : "flash_attention.tile.f32.matrix"));
+}
+
+/// Token by token, with heads that share keys as rows of matrices.
+TEST_P(Reference, LogitsAgreeWithRowsOnMatrixCores) {
+  if (!has_matrix_cores()) GTEST_SKIP() << "no matrix cores, or a glslc without them";
+  if (std::string_view(GetParam()).starts_with("quants/")) GTEST_SKIP() << "the same attention";
+  const OnDevice by_matrices(pipelines_->device());
+  pipelines_->prefer(*vk::parse_tuning_rows("mine.tune", "attention_row matrix use key_tile=32",
+                                            ops::tuning_tables()));
+  std::set<std::string> used;
+  const double error =
+      test::nmse(logits_in(ops::Math::kAuto, used, 1), test::read_floats(stem_.string() + ".f32"));
+  EXPECT_LE(error, f16_math_bound());
+  RecordProperty("nmse_rows", fmt::format("{:.2e}", error));
+  // A latent has no such rows, and Gemma 4's attention stays fp32.
+  const bool has_rows = model_->program.state_groups[0].latent_dim == 0 &&
+                        std::string_view(GetParam()) != "families/gemma4";
+  const auto is_row_of_matrices = [](const std::string& label) {
+    return label.starts_with("flash_attention.row.") && label.ends_with(".matrix");
+  };
+  EXPECT_EQ(std::ranges::any_of(used, is_row_of_matrices), has_rows);
 }
 
 TEST_P(Reference, LongSequencesAgreeInChunks) {
