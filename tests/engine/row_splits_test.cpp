@@ -66,8 +66,8 @@ TEST_F(RowSplits, OnMatrixCoresChangeNothingButRounding) {
   const std::string obstacle = ops::half_matrix_obstacle(test::GpuEnvironment::device()->plan());
   if (!obstacle.empty()) GTEST_SKIP() << obstacle;
   if (!find_spirv("flash_attention.matrix").ok()) GTEST_SKIP() << "not in this build";
-  expect_only_rounding("matrix", test::kF16Arithmetic.bound);
-  EXPECT_NE(logits_over(1, "matrix"), logits_over(1, "tile")) << "the same kernel";
+  expect_only_rounding("matrix use key_tile=16", test::kF16Arithmetic.bound);
+  EXPECT_NE(logits_over(1, "matrix use key_tile=16"), logits_over(1, "tile")) << "the same kernel";
 }
 
 }  // namespace
